@@ -1,0 +1,47 @@
+# Every target makes its own .venv from nothing but python3 (3.11 or later); uv is used when it is there.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+export LC_ALL := C.UTF-8
+export PYTHONUTF8 := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint bench generate clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/base: pyproject.toml constraints.txt
+	@scripts/venv "$(PYTHON)" "$(VENV)" "."
+	@touch $@
+
+$(VENV)/dev: $(VENV)/base
+	@scripts/venv "$(PYTHON)" "$(VENV)" ".[dev]"
+	@touch $@
+
+$(VENV)/bench: $(VENV)/dev
+	@scripts/venv "$(PYTHON)" "$(VENV)" ".[dev,bench]"
+	@touch $@
+
+demo: $(VENV)/base ## a real evaluation on the embedded platform, start to end
+	@$(BIN)/prime-async demo
+
+test: $(VENV)/dev ## all tests but the slow groups
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(VENV)/dev ## format, lint, types, layers, generated code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m prime_sync._generate --check
+
+generate: $(VENV)/dev ## write the sync facade again from the async sources
+	$(BIN)/python -m prime_sync._generate
+
+bench: $(VENV)/bench ## ours beside the official packages and a floor, in one run
+	$(BIN)/python -m benchmarks
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Asyncio-first SDK (see docs/architecture.md)."""

@@ -1,0 +1,346 @@
+"""Every error this project raises, in one tree.
+
+    PrimeError                            .hint: what to do next
+    ├── ConfigError                       .path .line .column: a broken configuration file or setting
+    ├── UsageError (ValueError)           .field: a bad argument, raised before any request
+    │   └── ValueEncodingError (TypeError)    .path .value_type: a value the table in docs/values.md does not know
+    ├── WrongLoopError (RuntimeError)     a client used from a second, still running event loop
+    ├── SpoolError (OSError)              .path: the local spool cannot be read or written
+    ├── LocalPlatformError                the embedded platform cannot start, stop or answer
+    └── APIError                          .status .code .detail .request_id .method .url .retry_after .ambiguous
+        ├── TransportError                no answer arrived
+        │   ├── APIConnectionError            refused, reset, TLS, name resolution
+        │   └── APITimeoutError (TimeoutError)    .budget .seconds: which limit ended the call
+        ├── ProtocolError                 an answer that is not what the wire promises
+        ├── BadRequestError 400, UnauthorizedError 401, PaymentRequiredError 402, ForbiddenError 403,
+        │   NotFoundError 404, MethodNotAllowedError 405, ConflictError 409, PayloadTooLargeError 413,
+        │   ValidationError 422, RateLimitError 429, ServerError 5xx
+        └── EvalsAPIError                 base of the evaluation errors
+            ├── EnvironmentNotFoundError (NotFoundError)
+            ├── EvaluationNotFoundError (NotFoundError)
+            ├── InvalidEvaluationError (UsageError)
+            ├── InvalidSampleError (UsageError)
+            └── PartialPushError          .receipt: what arrived, what did not, how to resume
+
+Errors of other libraries never leave the package; they are the ``__cause__``. No message, repr or attribute
+ever holds an API key: request headers are not kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from prime_async.evals.receipts import PushReceipt
+
+__all__ = [
+    "APIConnectionError",
+    "APIError",
+    "APITimeoutError",
+    "BadRequestError",
+    "ConfigError",
+    "ConflictError",
+    "EnvironmentNotFoundError",
+    "EvalsAPIError",
+    "EvaluationNotFoundError",
+    "ForbiddenError",
+    "InvalidEvaluationError",
+    "InvalidSampleError",
+    "LocalPlatformError",
+    "MethodNotAllowedError",
+    "NotFoundError",
+    "PartialPushError",
+    "PayloadTooLargeError",
+    "PaymentRequiredError",
+    "PrimeError",
+    "ProtocolError",
+    "RateLimitError",
+    "ServerError",
+    "SpoolError",
+    "TransportError",
+    "UnauthorizedError",
+    "UsageError",
+    "ValidationError",
+    "ValueEncodingError",
+    "WrongLoopError",
+    "error_class_for_status",
+]
+
+
+class PrimeError(Exception):
+    """Root of the tree.
+
+    Attributes:
+        hint: one sentence on what to do next, or None.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class ConfigError(PrimeError):
+    """A configuration file or setting cannot be used.
+
+    Attributes:
+        path: the file at fault, or None when the fault is in an environment variable or argument.
+        line, column: 1-based place in the file where it is known.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: Path | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+        self.line = line
+        self.column = column
+
+
+class UsageError(PrimeError, ValueError):
+    """An argument is wrong; raised before any request or other side effect.
+
+    Attributes:
+        field: name of the argument, or None.
+    """
+
+    def __init__(self, message: str, *, field: str | None = None, hint: str | None = None) -> None:
+        PrimeError.__init__(self, message, hint=hint)
+        self.field = field
+
+
+class ValueEncodingError(UsageError, TypeError):
+    """A value has no entry in the value table (docs/values.md), or refers to itself.
+
+    Attributes:
+        path: where the value sits, such as ``samples[7].info.logits``.
+        value_type: name of its type.
+    """
+
+    def __init__(self, message: str, *, path: str, value_type: str, hint: str | None = None) -> None:
+        super().__init__(message, field=path, hint=hint)
+        self.path = path
+        self.value_type = value_type
+
+
+class WrongLoopError(PrimeError, RuntimeError):
+    """A client belongs to one event loop and was used from another that is alive at the same time."""
+
+
+class SpoolError(PrimeError, OSError):
+    """The local spool cannot be read, written or locked.
+
+    Attributes:
+        path: the segment or folder at fault.
+    """
+
+    def __init__(self, message: str, *, path: Path, hint: str | None = None) -> None:
+        PrimeError.__init__(self, message, hint=hint)
+        self.path = path
+
+
+class LocalPlatformError(PrimeError):
+    """The embedded platform cannot be started, stopped or reached."""
+
+
+class APIError(PrimeError):
+    """A request to the platform failed.
+
+    Attributes:
+        status: HTTP status, or None when no answer arrived (``status_code`` is the same value).
+        code: the platform's machine-readable error code, or None.
+        detail: the ``detail`` of the answer as sent (text, list or object), at most 4 KiB of text.
+        request_id: the platform's id of the request, for support.
+        method, url: the request; the URL carries no credentials.
+        retry_after: seconds the platform asked to wait, or None.
+        ambiguous: True when the request may have been carried out although it failed here.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        detail: Any = None,
+        request_id: str | None = None,
+        method: str | None = None,
+        url: str | None = None,
+        retry_after: float | None = None,
+        ambiguous: bool = False,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.request_id = request_id
+        self.method = method
+        self.url = url
+        self.retry_after = retry_after
+        self.ambiguous = ambiguous
+
+    @property
+    def status_code(self) -> int | None:
+        """The HTTP status under the name the official clients use."""
+        return self.status
+
+
+class TransportError(APIError):
+    """No usable answer arrived: connection, TLS, name resolution or time."""
+
+
+class APIConnectionError(TransportError):
+    """The connection was refused, reset or could not be made."""
+
+
+class APITimeoutError(TransportError, TimeoutError):
+    """A limit ended the call.
+
+    Attributes:
+        budget: which limit: ``"connect"``, ``"total"`` or ``"close"``.
+        seconds: its value.
+    """
+
+    def __init__(self, message: str, *, budget: str = "total", seconds: float = 0.0, **kwargs: Any) -> None:
+        APIError.__init__(self, message, **kwargs)
+        self.budget = budget
+        self.seconds = seconds
+
+
+class ProtocolError(APIError):
+    """The answer arrived but is not what the wire promises (not JSON, wrong shape, cut short)."""
+
+
+class BadRequestError(APIError):
+    """HTTP 400."""
+
+
+class UnauthorizedError(APIError):
+    """HTTP 401, or no API key is configured."""
+
+
+class PaymentRequiredError(APIError):
+    """HTTP 402: the account or team has no credit left."""
+
+
+class ForbiddenError(APIError):
+    """HTTP 403."""
+
+
+class NotFoundError(APIError):
+    """HTTP 404."""
+
+
+class MethodNotAllowedError(APIError):
+    """HTTP 405."""
+
+
+class ConflictError(APIError):
+    """HTTP 409."""
+
+
+class PayloadTooLargeError(APIError):
+    """HTTP 413."""
+
+
+class ValidationError(APIError):
+    """HTTP 422: the platform refused fields of the request.
+
+    Attributes:
+        errors: the entries as sent: ``{"loc": [...], "msg": str, "type": str}``.
+    """
+
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        if not isinstance(self.detail, list):
+            return []
+        return [entry for entry in self.detail if isinstance(entry, dict)]
+
+
+class RateLimitError(APIError):
+    """HTTP 429."""
+
+
+class ServerError(APIError):
+    """HTTP 5xx."""
+
+
+class EvalsAPIError(APIError):
+    """Base of the errors particular to evaluations."""
+
+
+class EnvironmentNotFoundError(EvalsAPIError, NotFoundError):
+    """No environment has this id or owner/name."""
+
+
+class EvaluationNotFoundError(EvalsAPIError, NotFoundError):
+    """No evaluation has this id, or it belongs to another account or team."""
+
+
+class InvalidEvaluationError(EvalsAPIError, UsageError):
+    """The evaluation cannot be created from these arguments."""
+
+    def __init__(self, message: str, *, field: str | None = None, **kwargs: Any) -> None:
+        APIError.__init__(self, message, **kwargs)
+        self.field = field
+
+
+class InvalidSampleError(EvalsAPIError, UsageError):
+    """A sample is not a JSON object, or a source of samples cannot be read.
+
+    Attributes:
+        index: position of the sample in the input, from 0, or None.
+    """
+
+    def __init__(
+        self, message: str, *, index: int | None = None, field: str | None = None, **kwargs: Any
+    ) -> None:
+        APIError.__init__(self, message, **kwargs)
+        self.index = index
+        self.field = field
+
+
+class PartialPushError(EvalsAPIError):
+    """Some samples were not delivered.
+
+    Attributes:
+        receipt: the :class:`~prime_async.evals.PushReceipt`: stored, refused, unknown and undelivered ranges, the
+            spool path and the token that resumes the push.
+    """
+
+    def __init__(self, message: str, *, receipt: PushReceipt, **kwargs: Any) -> None:
+        super().__init__(message, **kwargs)
+        self.receipt = receipt
+
+
+_BY_STATUS: dict[int, type[APIError]] = {
+    400: BadRequestError,
+    401: UnauthorizedError,
+    402: PaymentRequiredError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    405: MethodNotAllowedError,
+    409: ConflictError,
+    413: PayloadTooLargeError,
+    422: ValidationError,
+    429: RateLimitError,
+}
+
+
+def error_class_for_status(status: int) -> type[APIError]:
+    """Return the class that stands for an HTTP status."""
+    if status >= 500:
+        return ServerError
+    return _BY_STATUS.get(status, APIError)
