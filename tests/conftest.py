@@ -1,0 +1,68 @@
+"""What every test stands on: an empty home, no settings from outside, no way off this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.certs import Authority
+from tests.loopback import refuse_outside
+from tests.stub import Stub
+
+_PROXY_AND_TLS = {
+    "ALL_PROXY",
+    "FTP_PROXY",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NETRC",
+    "NO_PROXY",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "WSS_PROXY",
+    "WS_PROXY",
+}
+_XDG = {
+    "CACHE_HOME": ".cache",
+    "CONFIG_HOME": ".config",
+    "DATA_HOME": ".local/share",
+    "STATE_HOME": ".local/state",
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _loopback_only() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        refuse_outside(patch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """HOME of the field reports: empty, and no PRIME_*, proxy or TLS variable is set."""
+    folder = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name.upper().startswith("PRIME_") or name.upper() in _PROXY_AND_TLS:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("USERPROFILE", str(folder))
+    for name, part in _XDG.items():
+        monkeypatch.setenv(f"XDG_{name}", str(folder / part))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder / "run"))
+    return folder
+
+
+@pytest.fixture
+async def stub() -> AsyncIterator[Stub]:
+    """STUB of the field reports, in the loop of the test."""
+    async with Stub() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def authority() -> Authority:
+    """A certificate authority nobody trusts unless told to."""
+    return Authority()
