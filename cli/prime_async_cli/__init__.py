@@ -1,1 +1,1 @@
-"""Command line."""
+"""The ``prime-async`` command: parse, call the core, show the result."""

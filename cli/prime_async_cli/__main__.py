@@ -1,0 +1,54 @@
+"""Entry of the ``prime-async`` command.
+
+Nothing heavy is imported here: ``--version`` ends before asyncclick is loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main", "version_line"]
+
+
+def version_line() -> str:
+    """Return what ``--version`` prints."""
+    from prime_async._version import __version__
+
+    return f"prime-async {__version__}"
+
+
+def main() -> int:
+    """Run the command line; the result is the exit code."""
+    try:
+        return _main(sys.argv[1:])
+    except KeyboardInterrupt:  # before or after the command: there is nothing to clean up
+        return 130
+
+
+def _main(arguments: list[str]) -> int:
+    from prime_async_cli import streams
+
+    streams.prepare()
+    if arguments in (["--version"], ["-v"]):
+        streams.write(version_line() + "\n")
+        code = 0
+    else:
+        from prime_async_cli.app import main as run
+
+        code = run(arguments)
+    return _closed(code)
+
+
+def _closed(code: int) -> int:
+    from prime_async_cli import streams
+
+    try:
+        streams.close_output()
+    except streams.OutputError as problem:
+        streams.write(f"error: standard output cannot be written: {problem}\n", error=True)
+        return code or 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""The command tree and the run of one command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import asyncclick
+
+from prime_async_cli.command import Entry, Group
+from prime_async_cli.driver import TERMINATED, Terminated, drive
+from prime_async_cli.session import Session
+from prime_async_cli.streams import screen_width
+
+__all__ = ["PROGRAM", "main", "root", "run"]
+
+PROGRAM = "prime-async"
+COMPLETION_VARIABLE = "_PRIME_ASYNC_COMPLETE"
+
+_WORK = "Work"
+_HERE = "This machine"
+_ACCOUNT = "Account"
+
+ENTRIES = {
+    "eval": Entry("evals:group", "Create, push, read and manage evaluations.", _WORK),
+    "demo": Entry("demo:demo", "A real evaluation on this machine, start to end.", _HERE),
+    "local": Entry("local:group", "Start, stop and watch the embedded platform.", _HERE),
+    "completion": Entry("completion:completion", "Print the completion script of a shell.", _HERE),
+    "config": Entry(
+        "config:group", "Read and change the configuration and its contexts.", _ACCOUNT
+    ),
+    "whoami": Entry(
+        "whoami:whoami", "Show the account, team and limits of the key in use.", _ACCOUNT
+    ),
+}
+
+_HELP = """Evaluations, and the platform that stores them, from the command line.
+
+Agents and scripts: use --output json; everything but the one document goes to standard error. Exit
+codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted.
+"""
+
+
+def _print_version(ctx: asyncclick.Context, _: asyncclick.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from prime_async_cli.__main__ import version_line
+
+        ctx.obj.output.text(version_line())
+        raise asyncclick.exceptions.Exit(0)
+
+
+root = Group(
+    PROGRAM,
+    ENTRIES,
+    root=True,
+    help=_HELP,
+    params=[
+        asyncclick.Option(
+            ["-v", "--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_print_version,
+            help="Print the version and leave.",
+        )
+    ],
+)
+
+
+async def run(arguments: Sequence[str], session: Session) -> int:
+    """Parse and run one command line; errors are raised, not reported.
+
+    Returns:
+        The exit code the command chose.
+    """
+    try:
+        width = max(50, min(80, screen_width()) - 2)
+        starting = root.make_context(PROGRAM, list(arguments), obj=session, terminal_width=width)
+        async with await starting as ctx:
+            return int(await root.invoke(ctx) or 0)
+    except asyncclick.exceptions.Exit as leave:
+        return leave.exit_code
+
+
+async def _complete(instruction: str) -> int:
+    from asyncclick.shell_completion import shell_complete
+
+    return await shell_complete(root, {"obj": Session()}, PROGRAM, COMPLETION_VARIABLE, instruction)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line of this process; every error has been reported when this returns."""
+    session = Session()
+    session.output.json = _asks_for_json(arguments)
+    session.output.plain = "--plain" in arguments
+    instruction = os.environ.get(COMPLETION_VARIABLE)
+    try:
+        return drive(_complete(instruction) if instruction else run(arguments, session))
+    except Terminated:
+        return TERMINATED
+    except (KeyboardInterrupt, Exception) as error:
+        from prime_async_cli.failures import report
+
+        return report(error, session.output, session.secrets)
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """Guess the output mode before parsing, for errors of the parsing itself."""
+    words = list(arguments)
+    if "--" in words:
+        words = words[: words.index("--")]
+    followed = any(
+        word == "json" and words[place] in ("-o", "--output")
+        for place, word in enumerate(words[1:])
+    )
+    return followed or "--output=json" in words or "-ojson" in words

@@ -1,0 +1,1 @@
+"""One module per group or command; imported when used."""

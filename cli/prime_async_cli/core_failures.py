@@ -1,0 +1,114 @@
+"""What the errors of the core say, in the one form of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prime_async import errors
+from prime_async_cli.failures import FAILED, USAGE, Failure
+
+__all__ = ["explain_core"]
+
+_HINTS: tuple[tuple[type[errors.PrimeError], str], ...] = (
+    (errors.EvaluationNotFoundError, "`prime-async eval list` shows the ids"),
+    (
+        errors.UnauthorizedError,
+        "`prime-async config view` shows which key is used and where it is from",
+    ),
+    (errors.ForbiddenError, "`prime-async whoami` shows what this key may do"),
+    (errors.PaymentRequiredError, "add credit to the account or choose another team"),
+    (errors.RateLimitError, "wait, then run the command again"),
+    (errors.APITimeoutError, "the platform may be busy: run the command again"),
+    (errors.APIConnectionError, "check the address with `prime-async config view`"),
+    (errors.ServerError, "run it again; if it stays, report the request id"),
+    (errors.LocalPlatformError, "`prime-async local logs` shows what the platform says"),
+)
+_LONGEST_REASON = 600
+
+
+def explain_core(error: BaseException) -> Failure | None:
+    """Say what is known about an error of the core; None when it is not one."""
+    if not isinstance(error, errors.PrimeError):
+        return None
+    failure = Failure(
+        type(error).__name__,
+        error.message,
+        why=_why(error),
+        hint=error.hint or _hint(error),
+        code=_code(error),
+    )
+    if isinstance(error, errors.APIError) and error.url is not None:
+        failure.where = _request(error)
+    place = getattr(error, "path", None)
+    if isinstance(place, Path):
+        failure.where = _place(place, error)
+    failure.details = _details(error)
+    return failure
+
+
+def _code(error: errors.PrimeError) -> int:
+    """A bad argument is a usage error; a bad sample is found in a file, and a refusal comes from the platform."""
+    from_the_platform = getattr(error, "status", None) is not None
+    if isinstance(error, errors.UsageError) and not from_the_platform:
+        in_a_file = isinstance(error, (errors.InvalidSampleError, errors.ValueEncodingError))
+        return FAILED if in_a_file else USAGE
+    return FAILED
+
+
+def _hint(error: errors.PrimeError) -> str | None:
+    for kind, hint in _HINTS:
+        if isinstance(error, kind):
+            return hint
+    return None
+
+
+def _request(error: errors.APIError) -> str:
+    known = []
+    if error.status is not None:
+        known.append(f"HTTP {error.status}")
+    if error.request_id:
+        known.append(f"request {error.request_id}")
+    answer = f" ({', '.join(known)})" if known else ""
+    return f"{error.method or 'GET'} {error.url}{answer}"
+
+
+def _place(path: Path, error: errors.PrimeError) -> str:
+    line, column = getattr(error, "line", None), getattr(error, "column", None)
+    parts = [str(path), *(str(number) for number in (line, column) if number is not None)]
+    return ":".join(parts)
+
+
+def _why(error: errors.PrimeError) -> str | None:
+    """The refused fields, or the cause in its own words where the message does not hold them yet."""
+    if isinstance(error, errors.ValidationError) and error.errors:
+        return "\n".join(_refused_field(entry) for entry in error.errors[:20])
+    detail = getattr(error, "detail", None)
+    if isinstance(detail, str) and detail and detail not in error.message:
+        return _bounded(detail)
+    cause = error.__cause__
+    if isinstance(cause, OSError) and cause.strerror and cause.strerror not in error.message:
+        return cause.strerror
+    return None
+
+
+def _refused_field(entry: dict[str, Any]) -> str:
+    where = ".".join(str(part) for part in entry.get("loc", ()) if part != "body")
+    return f"{where or 'body'}: {entry.get('msg', 'refused')}"
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "..."
+
+
+def _details(error: errors.PrimeError) -> dict[str, Any]:
+    names = ("status", "code", "request_id", "retry_after", "field", "index", "line", "column")
+    details = {name: getattr(error, name, None) for name in names}
+    if isinstance(error, errors.ValidationError) and error.errors:
+        details["errors"] = error.errors
+    if getattr(error, "ambiguous", False):
+        details["ambiguous"] = True
+    place = getattr(error, "path", None)
+    if place is not None:
+        details["path"] = str(place)
+    return details

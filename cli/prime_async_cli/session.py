@@ -1,0 +1,59 @@
+"""What one run of the command line knows: where it talks to, and how it speaks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import asyncclick
+
+from prime_async_cli.output import Output
+
+if TYPE_CHECKING:
+    from prime_async.config import ConfigStore, Settings
+    from prime_async.evals import AsyncEvalsClient
+
+__all__ = ["Session", "pass_session"]
+
+
+class Session:
+    """State shared by the root command, the command that runs, and the error report.
+
+    Attributes:
+        output: where results go.
+        context: the name given with ``--context``, or None.
+        secrets: values that must not appear in any message.
+    """
+
+    def __init__(self) -> None:
+        self.output = Output()
+        self.context: str | None = None
+        self.secrets: set[str] = set()
+
+    def settings(self) -> Settings:
+        """Read the configuration that holds for this command.
+
+        Raises:
+            ConfigError: a broken file, an unknown context.
+        """
+        from prime_async.config import load_settings
+
+        settings = load_settings(context=self.context)
+        if settings.api_key:
+            self.secrets.add(settings.api_key)
+        return settings
+
+    def store(self) -> ConfigStore:
+        """Open the configuration files for reading and writing."""
+        from prime_async.config import ConfigStore
+
+        return ConfigStore()
+
+    def evals(self) -> AsyncEvalsClient:
+        """Make the evaluations client of this context; use it as a context manager."""
+        from prime_async.evals import AsyncEvalsClient
+
+        self.settings()
+        return AsyncEvalsClient(context=self.context)
+
+
+pass_session = asyncclick.make_pass_decorator(Session)
