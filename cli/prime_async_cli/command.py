@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -181,6 +181,11 @@ def _write_examples(examples: str, formatter: HelpFormatter) -> None:
                 formatter.write(f"  {line}\n" if line else "\n")
 
 
-def command(name: str, *, examples: str = "", **kwargs: Any) -> Any:
-    """Declare a command; its docstring is its help, the first line its short help."""
-    return asyncclick.command(name, cls=Command, examples=examples, **kwargs)
+def command(
+    name: str, *, examples: str = "", **kwargs: Any
+) -> Callable[[Callable[..., Any]], Command]:
+    """Declare a command; its docstring is its help."""
+    declare: Callable[[Callable[..., Any]], Command] = asyncclick.command(
+        name, cls=Command, examples=examples, **kwargs
+    )
+    return declare

@@ -9,6 +9,7 @@ import asyncclick
 from prime_async_cli.output import Output
 
 if TYPE_CHECKING:
+    from prime_async.api import AsyncAPIClient
     from prime_async.config import ConfigStore, Settings
     from prime_async.evals import AsyncEvalsClient
 
@@ -47,6 +48,13 @@ class Session:
         from prime_async.config import ConfigStore
 
         return ConfigStore()
+
+    def api(self) -> AsyncAPIClient:
+        """Make the plain client of this context; use it as a context manager."""
+        from prime_async.api import AsyncAPIClient
+
+        self.settings()
+        return AsyncAPIClient(context=self.context)
 
     def evals(self) -> AsyncEvalsClient:
         """Make the evaluations client of this context; use it as a context manager."""

@@ -21,7 +21,10 @@ __all__ = ["completion"]
     """,
 )
 @argument(
-    "shell", type=asyncclick.Choice(["bash", "zsh", "fish"]), help="The shell the script is for."
+    "shell",
+    type=asyncclick.Choice(["bash", "zsh", "fish"]),
+    metavar="SHELL",
+    help="bash, zsh or fish.",
 )
 @pass_session
 def completion(session: Session, shell: str) -> None:

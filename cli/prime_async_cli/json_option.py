@@ -1,0 +1,49 @@
+"""Options that take a JSON object."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from asyncclick import Context, Parameter, ParamType
+
+__all__ = ["JsonObject"]
+
+
+class JsonObject(ParamType[dict[str, Any]]):
+    """A JSON object: typed in, or read from ``@FILE``."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> dict[str, Any]:
+        if isinstance(value, dict):
+            return value
+        text, source = self._read(str(value), param, ctx)
+        try:
+            decoded = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            place = (
+                f"{source}{error.lineno}:{error.colno}: "
+                if isinstance(error, json.JSONDecodeError)
+                else source
+            )
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+            self.fail(f"{place}not JSON: {reason}", param, ctx)
+        if not isinstance(decoded, dict):
+            self.fail(f"a JSON {type(decoded).__name__}, not an object such as {{...}}", param, ctx)
+        return decoded
+
+    def _read(self, value: str, param: Parameter | None, ctx: Context | None) -> tuple[str, str]:
+        if not value.startswith("@"):
+            return value, ""
+        try:
+            return Path(value[1:]).read_text("utf-8-sig"), f"{value[1:]}:"
+        except OSError as error:
+            self.fail(f"cannot read {value[1:]}: {error.strerror}", param, ctx)
+        except UnicodeDecodeError as error:
+            self.fail(f"{value[1:]} is not UTF-8: {error.reason}", param, ctx)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
