@@ -184,7 +184,8 @@ class SpoolEntry:
             SpoolError: something is not delivered, another process owns it, or it cannot be
                 deleted.
         """
-        self.take_over("remove").remove(discard=discard)
+        with self.take_over("remove") as writer:
+            writer.remove(discard=discard)
 
     def __repr__(self) -> str:
         return f"SpoolEntry({str(self.path)!r})"

@@ -51,6 +51,7 @@ class FrameType(IntEnum):
     REFUSE = 5
     RELEASE = 6
     END = 7
+    CHECKPOINT = 8
 
 
 class FrameHeader(msgspec.Struct, frozen=True):
@@ -63,13 +64,13 @@ class FrameHeader(msgspec.Struct, frozen=True):
     checksum: int
 
 
-def encode_header(kind: FrameType, index: int, payload: bytes | bytearray | memoryview) -> bytes:
+def encode_header(kind: FrameType, index: int, payload: bytes | bytearray) -> bytes:
     """Return the header that goes before a payload."""
     head = _HEADER.pack(MARKER, kind, 0, len(payload), index, crc32(payload))
     return head + _CHECK.pack(crc32(head))
 
 
-def decode_header(raw: bytes | memoryview) -> FrameHeader | None:
+def decode_header(raw: bytes) -> FrameHeader | None:
     """Return the header in exactly these bytes, or None when they are no intact header."""
     head = raw[: _HEADER.size]
     if raw[:2] != MARKER or _CHECK.unpack(raw[_HEADER.size :])[0] != crc32(head):

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import msgspec
 
-from prime_async.errors import SpoolError
 from prime_async.spool.pidlock import PidLock
 from prime_async.spool.processes import Holder
 from prime_async.spool.writer import spool_error
@@ -30,7 +29,8 @@ class EntryLock:
     """Ownership of an entry, from `acquire` to `release` or to the end of the process. Not handed
     on by fork."""
 
-    def __init__(self, held: FileIO | PidLock) -> None:
+    def __init__(self, folder: Path, held: FileIO | PidLock) -> None:
+        self._folder = folder
         self._held = held
         self._pid = os.getpid()
 
@@ -48,7 +48,7 @@ class EntryLock:
             raise spool_error("cannot lock the spool entry", folder, error) from error
         if held is None:
             return None
-        lock = cls(held)
+        lock = cls(folder, held)
         _close_after_fork(lock)
         return lock
 
@@ -77,7 +77,7 @@ class EntryLock:
             elif not self._held.closed:
                 self._held.truncate(0)
         except OSError as error:
-            raise SpoolError(f"cannot let go of a spool entry: {error}", path=Path()) from error
+            raise spool_error("cannot let go of the spool entry", self._folder, error) from error
         finally:
             self._close()
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import shutil
-import threading
+import os
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -12,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from prime_async.errors import SpoolError
-from prime_async.spool.entries import SpoolEntry, numbered_segments
+from prime_async.spool.entries import SpoolEntry
 from prime_async.spool.frames import FRAME_HEADER_BYTES, FrameType
 from prime_async.spool.locks import EntryLock
 from prime_async.spool.ranges import Ranges
 from prime_async.spool.records import Ack, Cut, End, Meta, Refusal, Release
+from prime_async.spool.removal import delete_folder
+from prime_async.spool.rolling import RollingWriter
 from prime_async.spool.state import SpoolState
-from prime_async.spool.writer import SegmentWriter, fsync_folder, spool_error
+from prime_async.spool.writer import full, spool_error
 
 if TYPE_CHECKING:
     from prime_async.spool.spool import Spool
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["EntryWriter"]
 
 _GRANT_BYTES = 4 * 1024 * 1024
-_RETIRED_KEPT = 8
 
 
 class EntryWriter:
@@ -41,24 +41,23 @@ class EntryWriter:
 
     Attributes:
         entry: the entry, as others see it.
-        bytes_written: bytes this writer has added to the disk.
     """
 
     def __init__(self, entry: SpoolEntry, spool: Spool, lock: EntryLock, state: SpoolState) -> None:
         self.entry = entry
-        self.bytes_written = 0
         self._spool = spool
         self._entry_lock = lock
         self._state = state
         self._granted = 0
-        self._segment: SegmentWriter | None = None
-        # Full segments that wait for the next sync: a roll in the middle of an append must not wait
-        # for the disk.
-        self._retired: list[SegmentWriter] = []
-        self._names_changed = False
+        meta = state.meta or Meta(kind=entry.kind, id=entry.id)
+        self._segments = RollingWriter(entry.path, meta, spool.segment_bytes)
+        self._pid = os.getpid()
         self._closed = False
-        self._lock = threading.Lock()
-        self._sync_lock = threading.Lock()
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes this writer has added to the disk."""
+        return self._segments.bytes_written
 
     def begin(self) -> None:
         """Make the next segment now instead of with the first record.
@@ -66,19 +65,20 @@ class EntryWriter:
         Raises:
             SpoolError: the disk is full or cannot be written.
         """
-        with self._lock:
-            self._roll()
+        with self._segments.lock:
+            self._segments.begin()
 
-    def data(self, index: int, payload: bytes | bytearray | memoryview) -> None:
+    def data(self, index: int, payload: bytes | bytearray) -> None:
         """Keep a record: its position in the input and its exact JSON bytes.
 
         Raises:
             SpoolError: the disk or the spool is full, or the writer is closed.
-            UsageError: the record is larger than 128 MiB.
+            UsageError: the record is larger than 128 MiB, or the index is no 64-bit number.
         """
-        with self._lock:
+        self._check_process()
+        with self._segments.lock:
             self._take_room(len(payload) + FRAME_HEADER_BYTES)
-            self._append(FrameType.DATA, index, payload)
+            self._segments.append(FrameType.DATA, index, payload)
             self._state.present.add(index)
 
     def cut(self, ranges: Ranges, digest: str | None = None) -> Cut:
@@ -144,9 +144,9 @@ class EntryWriter:
         self._control(FrameType.END, End(total))
 
     def state(self) -> SpoolState:
-        """Return a copy of what is delivered and what is not, as of now. Reads nothing from the
-        disk."""
-        with self._lock:
+        """Return a copy of what is delivered and what is not, as of now. Reads no file."""
+        self._check_process()
+        with self._segments.lock:
             return self._state.copy()
 
     def sync(self) -> None:
@@ -158,23 +158,46 @@ class EntryWriter:
             SpoolError: the medium reports an error; what was written since the last sync may be
                 lost.
         """
-        with self._sync_lock:
-            self._sync()
+        self._check_process()
+        self._segments.sync()
+
+    def prune(self) -> int:
+        """Delete the oldest segments this writer filled, as far as all in them is settled.
+
+        What is known about their records is written down, and synced, first. For owners that keep
+        every record before it is sent, such as a run that goes on for days.
+
+        Returns:
+            Bytes given back.
+
+        Raises:
+            SpoolError: the disk is full, cannot be written or reports an error.
+        """
+        self._check_process()
+        with self._segments.lock:
+            done = self._settled_segments()
+            if done:
+                self._write(FrameType.CHECKPOINT, self._state.checkpoint())
+        if not done:
+            return 0
+        self._segments.sync()
+        return sum(self._delete_segment(path) for path in done)
 
     def close(self) -> None:
         """Let go of the entry, which stays on the disk; a second time does nothing.
 
-        Syncs first when something is not delivered.
+        Syncs first when something is not delivered. In a fork of the owner it closes the child's
+        copies of the files only.
 
         Raises:
             SpoolError: as `sync`. The entry is let go of all the same.
         """
-        with self._sync_lock:
-            if self._closed:
-                return
+        if self._pid != os.getpid():
+            self._segments.abandon()
+        elif not self._closed:
             try:
                 if not self._state.complete:
-                    self._sync()
+                    self._segments.sync()
             finally:
                 self._let_go()
 
@@ -185,15 +208,16 @@ class EntryWriter:
             discard: True deletes what is not delivered, too.
 
         Raises:
-            SpoolError: something is not delivered (the entry stays, and stays owned), or it cannot
-                be deleted.
+            SpoolError: something is not delivered or the source has not ended (the entry stays, and
+                stays owned), or it cannot be deleted.
         """
-        with self._sync_lock:
-            self._check_removable(discard)
-            try:
-                self._delete()
-            finally:
-                self._let_go()
+        self._check_process()
+        self._check_removable(discard)
+        try:
+            self._segments.close()
+            delete_folder(self.entry.path)
+        finally:
+            self._let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -207,132 +231,63 @@ class EntryWriter:
         self.close()
 
     def _control(self, kind: FrameType, control: Any, index: int = 0) -> None:
-        payload = msgspec.msgpack.encode(control)
-        with self._lock:
-            self._append(kind, index, payload)
-            self._state.fold(kind, index, control)
+        self._check_process()
+        with self._segments.lock:
+            self._write(kind, control, index)
 
-    def _append(self, kind: FrameType, index: int, payload: bytes | bytearray | memoryview) -> None:
-        segment = self._segment_for(FRAME_HEADER_BYTES + len(payload))
-        before = segment.size
-        segment.append(kind, payload, index=index)
-        self.bytes_written += segment.size - before
+    def _write(self, kind: FrameType, control: Any, index: int = 0) -> None:
+        self._segments.append(kind, index, msgspec.msgpack.encode(control))
+        self._state.fold(kind, index, control)
 
     def _take_room(self, needed: int) -> None:
-        # Counting every entry costs a few system calls, so room is taken some MiB at a time. Only
+        # Counting every entry costs some system calls, so room is taken a few MiB at a time. Only
         # records count: a full spool must still be able to note what was delivered from it.
         if self._granted < needed:
-            room = self._spool.room()
-            self._granted = min(room, max(needed, _GRANT_BYTES))
+            self._granted = min(self._spool.room(), max(needed, _GRANT_BYTES))
             if self._granted < needed:
-                raise _full(self._spool)
+                raise full(self._spool.root, self._spool.max_bytes)
         self._granted -= needed
 
-    def _segment_for(self, needed: int) -> SegmentWriter:
-        segment = self._segment
-        if segment is None or (
-            segment.frames > 1 and segment.size + needed > self._spool.segment_bytes
-        ):
-            self._roll()
-        assert self._segment is not None
-        return self._segment
+    def _settled_segments(self) -> list[Path]:
+        settled, full = self._state.settled, self._segments.full
+        done = list(takewhile(lambda segment: settled.covers(segment[1]), full))
+        del full[: len(done)]
+        for _, held in done:
+            self._state.present.subtract(held)
+        return [path for path, _ in done]
 
-    def _roll(self) -> None:
-        if self._closed:
-            raise SpoolError(f"{self.entry.path} is closed", path=self.entry.path)
-        fresh = self._new_segment()
-        if self._segment is not None:
-            self._retired.append(self._segment)
-            if len(self._retired) > _RETIRED_KEPT:
-                oldest = self._retired.pop(0)
-                oldest.sync()
-                oldest.close()
-        self._segment = fresh
-        self._names_changed = True
-        self.bytes_written += fresh.size
-
-    def _new_segment(self) -> SegmentWriter:
-        numbers = [number for number, _ in numbered_segments(self.entry.path)]
-        number = max(numbers, default=0) + 1
-        segment = SegmentWriter(self.entry.path / f"{number:04d}.seg")
-        meta = self._state.meta or Meta(kind=self.entry.kind, id=self.entry.id)
-        copy = msgspec.structs.replace(meta, segment=number)
+    def _delete_segment(self, path: Path) -> int:
         try:
-            segment.append(FrameType.META, msgspec.json.encode(copy))
-        except SpoolError:
-            segment.close()
-            segment.path.unlink()
-            raise
-        return segment
+            size = path.stat().st_size
+            path.unlink()
+        except OSError as error:
+            raise spool_error("cannot delete the spool segment", path, error) from error
+        return size
 
-    def _sync(self) -> None:
-        with self._lock:
-            retired, self._retired = self._retired, []
-            current = self._segment
-            names_changed, self._names_changed = self._names_changed, False
-        try:
-            for segment in retired:
-                segment.sync()
-            if current is not None:
-                current.sync()
-        finally:
-            for segment in retired:
-                segment.close()
-        if names_changed:
-            for folder in (self.entry.path, self.entry.path.parent, self._spool.root):
-                fsync_folder(folder)
+    def _check_process(self) -> None:
+        # Before any lock: a thread of the parent may have held it when this process was forked.
+        if self._pid != os.getpid():
+            raise SpoolError(
+                f"{self.entry.path} belongs to process {self._pid}, of which this one is a fork",
+                path=self.entry.path,
+                hint="create a spool entry of its own in the child",
+            )
 
     def _check_removable(self, discard: bool) -> None:
-        undelivered = self._state.undelivered
+        path, undelivered = self.entry.path, self._state.undelivered
         if self._closed:
-            raise SpoolError(f"{self.entry.path} is closed", path=self.entry.path)
+            raise SpoolError(f"{path} is closed", path=path)
         if discard or self._state.complete:
             return
-        what = (
-            f"records {undelivered} are not delivered"
-            if undelivered
-            else "its source has not ended"
-        )
-        raise SpoolError(f"{self.entry.path} is kept: {what}", path=self.entry.path)
-
-    def _delete(self) -> None:
-        self._close_segments()
-        # Renamed first: a crash half-way must not leave records without the notes that they were
-        # delivered.
-        doomed = self.entry.path.with_name(f".removed-{self.entry.id}")
-        try:
-            self.entry.path.rename(doomed)
-            shutil.rmtree(doomed)
-        except OSError as error:
-            raise spool_error("cannot delete the spool entry", self.entry.path, error) from error
-
-    def _close_segments(self) -> None:
-        with self._lock:
-            for segment in (*self._retired, self._segment):
-                if segment is not None:
-                    segment.close()
-            self._retired, self._segment, self._closed = [], None, True
+        if undelivered:
+            raise SpoolError(f"{path} is kept: records {undelivered} are not delivered", path=path)
+        raise SpoolError(f"{path} is kept: its source has not ended", path=path)
 
     def _let_go(self) -> None:
-        self._close_segments()
+        self._segments.close()
+        self._closed = True
         self._entry_lock.release()
 
 
 def _intervals(ranges: Ranges) -> list[tuple[int, int]]:
     return list(ranges)
-
-
-def _full(spool: Spool) -> SpoolError:
-    error = SpoolError(
-        f"the spool {spool.root} is full: its limit is {spool.max_bytes} bytes",
-        path=spool.root,
-        hint="deliver or remove what is in it, or raise the limit",
-    )
-    error.errno = errno.EDQUOT
-    return error
-
-
-def sweep(kind_folder: Path) -> None:
-    """Delete what a crash in the middle of a removal left behind."""
-    for doomed in kind_folder.glob(".removed-*"):
-        shutil.rmtree(doomed, ignore_errors=True)  # another process may be at the same

@@ -27,6 +27,7 @@ class PidLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._released = False
 
     @classmethod
     def acquire(cls, folder: Path, holder: Holder) -> PidLock | None:
@@ -54,12 +55,20 @@ class PidLock:
         return cls(path)
 
     def release(self) -> None:
-        """Let go of the lock.
+        """Let go of the lock; a second time does nothing.
 
         Raises:
             OSError: the file cannot be written.
         """
-        self._path.write_bytes(_RELEASED)
+        if self._released:
+            return
+        self._released = True
+        try:
+            with self._path.open("r+b") as file:
+                file.truncate(0)
+                file.write(_RELEASED)
+        except FileNotFoundError:
+            return  # deleted together with the entry
 
     @staticmethod
     def holder(folder: Path) -> Holder | None:

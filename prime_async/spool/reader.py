@@ -60,7 +60,8 @@ class Damage(NamedTuple):
 class SegmentReader:
     """Reads one segment. May read while its writer is still appending, and as often as wanted.
 
-    A crash in the middle of a write leaves a torn tail: it is no error, `torn` counts its bytes.
+    A crash in the middle of a write leaves a torn tail, cut short or filled with zeros: it is no
+    error, `torn` counts its bytes.
         Anything else that is
     wrong is listed in `damage` and passed over; every intact frame before and behind it is still
     read.
@@ -111,7 +112,7 @@ class SegmentReader:
                 return
             header = decode_header(raw) if len(raw) == FRAME_HEADER_BYTES else None
             if header is None:
-                position = self._next_frame(file, position, "no frame begins here")
+                position = self._next_frame(file, position, raw, "no frame begins here")
                 continue
             behind = position + FRAME_HEADER_BYTES + header.length
             wanted = payloads or header.type != FrameType.DATA
@@ -133,7 +134,7 @@ class SegmentReader:
         raw = file.read(len(FILE_HEADER))
         version = file_version(raw)
         if version is None:
-            return self._next_frame(file, 0, "the file header is broken")
+            return self._next_frame(file, 0, raw, "the file header is broken")
         if version > FORMAT_VERSION:
             raise SpoolError(
                 f"{self.path} has spool format {version}; this one reads up to {FORMAT_VERSION}",
@@ -143,14 +144,15 @@ class SegmentReader:
         self.end = max(self.end, len(raw))
         return len(raw)
 
-    def _next_frame(self, file: BinaryIO, position: int, reason: str) -> int | None:
-        """Return where the next intact header begins, or None when this is the torn tail of the
-        file."""
+    def _next_frame(self, file: BinaryIO, position: int, raw: bytes, reason: str) -> int | None:
+        """Return where the next intact header begins behind broken bytes, or None at the end."""
         found = _find_header(file, position + 1)
-        if found is None:
-            self.torn = _size(file) - position
+        size = _size(file)
+        if found is None and (size - position < FRAME_HEADER_BYTES or not any(raw)):
+            # Cut short, or never filled in: what a crash or a power cut leaves of the last write.
+            self.torn = size - position
         else:
-            self._note(position, found, reason)
+            self._note(position, size if found is None else found, reason)
         return found
 
 

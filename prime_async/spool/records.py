@@ -16,7 +16,7 @@ import msgspec
 
 from prime_async.spool.ranges import Ranges
 
-__all__ = ["Ack", "Cut", "End", "Meta", "Refusal", "Release", "SourceInfo"]
+__all__ = ["Ack", "Checkpoint", "Cut", "End", "Meta", "Refusal", "Release", "SourceInfo"]
 
 
 class SourceInfo(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -148,3 +148,20 @@ class End(msgspec.Struct, frozen=True):
     """The source has ended: records have the indexes ``0 … total - 1``."""
 
     total: int
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is known, so that the segments before it can be deleted.
+
+    Attributes:
+        acked, refused: intervals of the records confirmed and refused.
+        refusals: reasons of refusals, as far as they are kept.
+        cuts: batches without a complete answer.
+        total: how many records the source had, or None while it has not ended.
+    """
+
+    acked: list[tuple[int, int]]
+    refused: list[tuple[int, int]]
+    refusals: list[Refusal]
+    cuts: list[Cut]
+    total: int | None

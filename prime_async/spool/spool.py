@@ -10,12 +10,14 @@ import msgspec
 
 from prime_async._version import __version__
 from prime_async.errors import SpoolError, UsageError
+from prime_async.spool.adoption import copy_segments, meta_of, segments_of
 from prime_async.spool.entries import SpoolEntry, segment_bytes
 from prime_async.spool.locks import EntryLock
-from prime_async.spool.owner import EntryWriter, sweep
+from prime_async.spool.owner import EntryWriter
 from prime_async.spool.records import Meta
+from prime_async.spool.removal import sweep
 from prime_async.spool.state import SpoolState
-from prime_async.spool.writer import spool_error
+from prime_async.spool.writer import full, spool_error
 
 __all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_SEGMENT_BYTES", "Spool"]
 
@@ -102,6 +104,31 @@ class Spool:
             for name in kinds
             for entry_id in _folders(self.root / name)
         ]
+
+    def adopt(self, path: Path) -> SpoolEntry:
+        """Take in an entry that was carried here from elsewhere, and return it.
+
+        What it says is copied; the original stays. If there is an entry of its name already, that
+        one is returned as it is: adopting twice changes nothing.
+
+        Args:
+            path: the folder of an entry, or one of its segments.
+
+        Raises:
+            SpoolError: there is no readable segment, it does not fit, or it cannot be copied.
+            UsageError: the kind or id in it cannot be the name of a folder.
+        """
+        segments = segments_of(path)
+        meta = meta_of(segments)
+        kind, entry_id = _named("kind", meta.kind), _named("entry_id", meta.id)
+        entry = SpoolEntry(self, kind, entry_id)
+        if not entry.path.exists():
+            needed = sum(source.stat().st_size for _, source in segments)
+            if needed > self.room():
+                raise full(self.root, self.max_bytes)
+            _make_private(entry.path.parent)
+            copy_segments(segments, entry.path)
+        return entry
 
     def used_bytes(self) -> int:
         """Return the size of all segments.

@@ -10,7 +10,7 @@ import msgspec
 from prime_async.spool.frames import FrameType
 from prime_async.spool.ranges import Ranges
 from prime_async.spool.reader import Damage
-from prime_async.spool.records import Ack, Cut, End, Meta, Refusal, Release
+from prime_async.spool.records import Ack, Checkpoint, Cut, End, Meta, Refusal, Release
 
 __all__ = ["REASONS_KEPT", "SpoolState", "decode_control"]
 
@@ -63,6 +63,16 @@ class SpoolState(msgspec.Struct, kw_only=True):
             _cut=self._cut.copy(),
         )
 
+    def checkpoint(self) -> Checkpoint:
+        """Return what is known of deliveries, for the spool itself to write down."""
+        return Checkpoint(
+            acked=list(self.acked),
+            refused=list(self.refused),
+            refusals=self.refusals,
+            cuts=self.cuts,
+            total=self.total,
+        )
+
     @property
     def settled(self) -> Ranges:
         """Records that need nothing more: confirmed or refused."""
@@ -113,6 +123,8 @@ class SpoolState(msgspec.Struct, kw_only=True):
             self.meta = self.meta or control
         elif kind == FrameType.END:
             self.total = control.total
+        elif kind == FrameType.CHECKPOINT:
+            self._fold_checkpoint(control)
 
     def _fold_cut(self, cut: Cut) -> None:
         # A record belongs to the last batch that names it; what else was in the older one is uncut
@@ -137,6 +149,14 @@ class SpoolState(msgspec.Struct, kw_only=True):
         if len(self.refusals) < REASONS_KEPT:
             self.refusals.append(refusal)
         self._drop_settled(Ranges([(refusal.index, refusal.index + 1)]))
+
+    def _fold_checkpoint(self, known: Checkpoint) -> None:
+        self.acked, self.refused = Ranges(known.acked), Ranges(known.refused)
+        self.refusals = list(known.refusals)
+        self.total = known.total
+        self._open, self._cut = {}, Ranges()
+        for cut in known.cuts:
+            self._fold_cut(cut)
 
     def _drop_settled(self, ranges: Ranges) -> None:
         for cut in self._cuts_on(ranges):
@@ -177,6 +197,7 @@ _DECODERS: dict[int, msgspec.msgpack.Decoder[Any]] = {
     FrameType.REFUSE: msgspec.msgpack.Decoder(Refusal),
     FrameType.RELEASE: msgspec.msgpack.Decoder(Release),
     FrameType.END: msgspec.msgpack.Decoder(End),
+    FrameType.CHECKPOINT: msgspec.msgpack.Decoder(Checkpoint),
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 from prime_async.errors import SpoolError, UsageError
 from prime_async.spool.frames import FILE_HEADER, MAX_PAYLOAD_BYTES, FrameType, encode_header
 
-__all__ = ["SegmentWriter", "fsync_folder", "spool_error"]
+__all__ = ["SegmentWriter", "fsync_folder", "full", "spool_error"]
 
 _FLAGS = (
     os.O_CREAT
@@ -70,22 +70,22 @@ class SegmentWriter:
             path.unlink()
             raise
 
-    def append(
-        self, kind: FrameType, payload: bytes | bytearray | memoryview, *, index: int = 0
-    ) -> int:
+    def append(self, kind: FrameType, payload: bytes | bytearray, *, index: int = 0) -> int:
         """Write one frame and return the offset where it begins.
 
         Raises:
             SpoolError: the disk or the quota is full, the frame does not fit under ``max_bytes``,
                 the writer is closed, or this process is a fork of the one that made it. The file is
                 as it was before.
-            UsageError: the payload is larger than 128 MiB.
+            UsageError: the payload is larger than 128 MiB, or the index is no 64-bit number.
         """
         length = len(payload)
         if length > MAX_PAYLOAD_BYTES:
             raise UsageError(
                 f"a record of {length} bytes is over the {MAX_PAYLOAD_BYTES} a frame can hold"
             )
+        if not 0 <= index < 1 << 64:
+            raise UsageError(f"{index} cannot be the index of a record", field="index")
         header = encode_header(kind, index, payload)
         total = len(header) + length
         if self._max_bytes is not None and self.size + total > self._max_bytes:
@@ -134,7 +134,7 @@ class SegmentWriter:
     ) -> None:
         self.close()
 
-    def _write(self, parts: tuple[bytes | bytearray | memoryview, ...], total: int) -> None:
+    def _write(self, parts: tuple[bytes | bytearray, ...], total: int) -> None:
         self._check_usable()
         fd = self._file.fileno()
         try:
@@ -195,6 +195,17 @@ def spool_error(what: str, path: Path, error: OSError) -> SpoolError:
         f"{what} {path}: {error.strerror or error}", path=path, hint=_HINTS.get(error.errno or 0)
     )
     made.errno = error.errno
+    return made
+
+
+def full(root: Path, max_bytes: int) -> SpoolError:
+    """Return the `SpoolError` that says a spool has reached its own limit."""
+    made = SpoolError(
+        f"the spool {root} is full: its limit is {max_bytes} bytes",
+        path=root,
+        hint="deliver or remove what is in it, or raise the limit",
+    )
+    made.errno = errno.EDQUOT
     return made
 
 
