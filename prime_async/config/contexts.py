@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prime_async.config.files import PrimePaths, fault, key_position, read_object
-from prime_async.config.values import AddressError, is_loopback, normal_url
+from prime_async.config.values import SettingError, is_loopback, normal_key, normal_url
 from prime_async.errors import ConfigError
 
 __all__ = [
@@ -27,7 +27,7 @@ PRODUCTION = "production"
 LOCAL = "local"
 
 NOT_STARTED = "http://127.0.0.1:0"
-"""Address of the embedded platform before its first start: nothing can be sent there by accident."""
+"""Address of the embedded platform before its first start: nothing can ever be sent there."""
 
 ACCOUNT_KEYS = (
     "api_key",
@@ -80,6 +80,13 @@ class Stored:
             return value
         raise self._fault(key, "must be true or false")
 
+    def key(self) -> str | None:
+        """Return the API key, or None when it is absent or blank."""
+        try:
+            return normal_key(self.text("api_key"))
+        except SettingError as error:
+            raise self._fault("api_key", str(error)) from error
+
     def url(self, key: str, *, strip_api: bool = False) -> str | None:
         """Return an address in its normal form, or None when it is absent."""
         value = self.text(key)
@@ -87,7 +94,7 @@ class Stored:
             return None
         try:
             return normal_url(value, strip_api=strip_api)
-        except AddressError as error:
+        except SettingError as error:
             raise self._fault(key, str(error)) from error
 
     def _fault(self, key: str, what: str) -> ConfigError:

@@ -134,13 +134,19 @@ def _read_bytes(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise fault(path, _reason(error)) from error
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise fault(path, "this is not a regular file")
-        try:
-            raw = file.read(_LARGEST + 1)
-        except OSError as error:
-            raise fault(path, _reason(error)) from error
+    try:
+        return _read_regular(path, descriptor)
+    except OSError as error:
+        raise fault(path, _reason(error)) from error
+    finally:
+        os.close(descriptor)
+
+
+def _read_regular(path: Path, descriptor: int) -> bytes:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise fault(path, "this is not a regular file")
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        raw = file.read(_LARGEST + 1)
     if len(raw) > _LARGEST:
         raise fault(path, f"the file is larger than {_LARGEST >> 20} MiB")
     return raw

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from prime_async.config.contexts import PRODUCTION, Stored
-from prime_async.config.values import checked_key
 from prime_async.errors import ConfigError
 
 __all__ = ["Account", "Said", "pair"]
@@ -56,7 +55,7 @@ def pair(said: Said, stored: Stored, default_url: str) -> Account:
     Raises:
         ConfigError: two statements made now contradict each other.
     """
-    key = checked_key(stored.text("api_key"), source=str(stored.path or stored.label))
+    key = stored.key()
     url = stored.url("base_url", strip_api=True)
     held = _Held(key, url or default_url, stored.label if url else "default", stored)
     if said.arg_context is not None:

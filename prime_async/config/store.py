@@ -231,12 +231,19 @@ class ConfigStore:
         """
         path = self.paths.context(LOCAL)
         with self._locked():
+            self._keep_foreign(path, values.get("api_key"))
             self._write_context(path, values)
             config = read_config(self.paths)
             if config.name == LOCAL:
                 account = {key: values.get(key) for key in ACCOUNT_KEYS}
                 write_object(self.paths.config, {**config.values, **account})
         return path
+
+    def _keep_foreign(self, path: Path, own_key: Any) -> None:
+        """A context that somebody saved as ``local`` by other means stays, under another name."""
+        values = read_object(path)
+        if values is not None and values.get("api_key") not in (own_key, "", None):
+            self._write_context(self.paths.context(f"{LOCAL}-saved"), values)
 
     def _context(self, name: str, config: Stored) -> Stored:
         return read_context(self.paths, name, config, source="context")
