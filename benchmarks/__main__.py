@@ -1,0 +1,48 @@
+"""``python -m benchmarks [NAME...] [--json]``: run benchmarks; without a name all of them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import print_report
+
+_EQUIPMENT = {"__init__", "__main__", "harness", "report", "samples", "server"}
+
+
+def names() -> list[str]:
+    """List the benchmarks: the modules of this folder that are not its equipment."""
+    stems = (path.stem for path in Path(__file__).parent.glob("*.py"))
+    return sorted(stem for stem in stems if stem not in _EQUIPMENT)
+
+
+def run(name: str) -> dict[str, Any]:
+    """Run one benchmark."""
+    module = importlib.import_module(f"benchmarks.{name}")
+    result: dict[str, Any] = module.run()
+    return result
+
+
+def main() -> None:
+    """Parse the command line and run what it names."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", nargs="*", help=" | ".join(names()))
+    parser.add_argument("--json", action="store_true", help="one JSON object per line on stdout")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.name) - set(names()):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(names())}")
+    for name in arguments.name or names():
+        print(f"running {name} …", file=sys.stderr)
+        result = run(name)
+        if arguments.json:
+            print(json.dumps(result), flush=True)
+        else:
+            print_report(result)
+
+
+if __name__ == "__main__":
+    main()

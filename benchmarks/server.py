@@ -1,0 +1,205 @@
+"""The server of the benchmarks: swallows uploads as fast as one process can, and counts them.
+
+Started in a process of its own, so that its work is never charged to a client. It is a bare asyncio
+protocol: a web framework here would be the bottleneck that every contender shares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import http.client
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+__all__ = ["Counters", "Server", "serve"]
+
+FEATURES = "X-Prime-Features: idempotency, sample-ranges\r\n"
+MARK = b'"example_id":'
+"""Every sample of the benchmarks has this key once and nowhere in its text."""
+
+
+@dataclass
+class Counters:
+    """What arrived since the last reset."""
+
+    requests: int = 0
+    uploads: int = 0
+    bytes: int = 0
+    samples: int = 0
+    connections: int = 0
+
+
+class _Upload(asyncio.Protocol):
+    """One connection. Bodies are counted and forgotten, piece by piece."""
+
+    def __init__(self, counters: Counters, features: bool) -> None:
+        self._counters = counters
+        self._features = FEATURES if features else ""
+        self._head = b""
+        self._first = b""
+        self._left = 0
+        self._chunked = False
+        self._chunk_line = b""
+        self._tail = b""
+        self._samples = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._counters.connections += 1
+
+    def data_received(self, data: bytes) -> None:
+        while data:
+            if not self._first:
+                data = self._take_head(data)
+            elif self._chunked:
+                data = self._take_chunk(data)
+            else:
+                data = self._take_body(data)
+                if self._left == 0:
+                    self._answer()
+
+    def _take_head(self, data: bytes) -> bytes:
+        head, found, rest = (self._head + data).partition(b"\r\n\r\n")
+        if not found:
+            self._head = head
+            return b""
+        self._head = b""
+        self._first = head.split(b"\r\n", 1)[0]
+        self._tail, self._samples = b"", 0
+        lower = head.lower()
+        self._chunked = b"transfer-encoding: chunked" in lower
+        self._left = 0
+        if (at := lower.find(b"\r\ncontent-length:")) >= 0:
+            self._left = int(lower[at + 17 :].split(b"\r\n", 1)[0])
+        if self._left == 0 and not self._chunked:
+            self._answer()
+        return rest
+
+    def _take_body(self, data: bytes) -> bytes:
+        piece, rest = data[: self._left], data[self._left :]
+        self._left -= len(piece)
+        self._count(piece)
+        return rest
+
+    def _take_chunk(self, data: bytes) -> bytes:
+        if self._left:
+            return self._take_body(data)
+        line, found, rest = (self._chunk_line + data).partition(b"\r\n")
+        if not found:
+            self._chunk_line = line
+            return b""
+        self._chunk_line = b""
+        if line == b"":  # the line end behind a chunk, or the one behind the last
+            if self._last:
+                self._answer()
+            return rest
+        self._left = int(line.split(b";")[0], 16)
+        self._last = self._left == 0
+        return rest
+
+    _last = False
+
+    def _count(self, piece: bytes) -> None:
+        self._counters.bytes += len(piece)
+        joined = self._tail + piece if self._tail else piece
+        self._samples += joined.count(MARK)
+        self._tail = joined[-(len(MARK) - 1) :]
+
+    def _answer(self) -> None:
+        method, target, _ = self._first.split(b" ", 2)
+        self._first, self._last = b"", False
+        answer = self._route(method, target.split(b"?")[0])
+        body = json.dumps(answer).encode()
+        self._transport.write(
+            f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{self._features}"
+            f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+
+    def _route(self, method: bytes, path: bytes) -> dict[str, object]:
+        counters = self._counters
+        if path == b"/counters":
+            return asdict(counters)
+        if path == b"/reset":
+            counters.__init__()  # type: ignore[misc]  # the object is shared by all connections
+            return {}
+        counters.requests += 1
+        if method == b"POST" and path.endswith(b"/samples"):
+            counters.uploads += 1
+            counters.samples += self._samples
+            return {
+                "stored": self._samples,
+                "duplicates": 0,
+                "refused": [],
+                "total_samples": counters.samples,
+            }
+        return {"evaluation_id": "bench", "id": "bench", "data": {"id": "bench"}}
+
+
+async def serve(features: bool) -> None:
+    """Serve until standard input ends, having printed the port."""
+    counters = Counters()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: _Upload(counters, features), "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+    server.close()
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server process."""
+
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def counters(self) -> Counters:
+        """Read what arrived since :meth:`reset`."""
+        return Counters(**self._get("/counters"))
+
+    def reset(self) -> None:
+        """Start counting from zero."""
+        self._get("/reset")
+
+    def _get(self, path: str) -> dict[str, int]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            answer: dict[str, int] = json.loads(connection.getresponse().read())
+            return answer
+
+    @classmethod
+    @contextlib.contextmanager
+    def start(cls, *, features: bool = False) -> Iterator[Server]:
+        """Run one for the length of a block; it ends with us, however we end."""
+        command = [sys.executable, "-m", "benchmarks.server"] + ["--features"] * features
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            try:
+                yield cls(int(process.stdout.readline()))
+            finally:
+                assert process.stdin is not None
+                process.stdin.close()
+                process.wait(10)
+
+
+def main() -> None:
+    """Run the server."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--features", action="store_true", help="advertise the embedded platform's")
+    arguments = parser.parse_args()
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(arguments.features))
+
+
+if __name__ == "__main__":
+    main()
