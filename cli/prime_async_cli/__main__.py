@@ -29,25 +29,25 @@ def _main(arguments: list[str]) -> int:
     from prime_async_cli import streams
 
     streams.prepare()
-    if arguments in (["--version"], ["-v"]):
-        streams.write(version_line() + "\n")
-        code = 0
-    else:
-        from prime_async_cli.app import main as run
-
-        code = run(arguments)
-    return _closed(code)
-
-
-def _closed(code: int) -> int:
-    from prime_async_cli import streams
-
+    code = 1
     try:
+        code = _run(arguments)
         streams.close_output()
     except streams.OutputError as problem:
         streams.write(f"error: standard output cannot be written: {problem}\n", error=True)
         return code or 1
     return code
+
+
+def _run(arguments: list[str]) -> int:
+    from prime_async_cli import streams
+
+    if arguments in (["--version"], ["-v"]):
+        streams.write(version_line() + "\n")
+        return 0
+    from prime_async_cli.app import main as run
+
+    return run(arguments)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import asyncclick
 from asyncclick import Context, HelpFormatter, Option, Parameter
 
+from prime_async_cli import streams
 from prime_async_cli.driver import enter_loop
 
 __all__ = ["Command", "Entry", "Group", "command"]
 
-HELP_NAMES = ["-h", "--help"]
 _EVERYWHERE = ("plain", "context", "help")
 
 
@@ -26,6 +26,12 @@ def _set_plain(ctx: Context, _: Parameter, value: bool) -> None:
 def _set_context(ctx: Context, _: Parameter, value: str | None) -> None:
     if value is not None and ctx.obj is not None:
         ctx.obj.context = value
+
+
+def _show_help(ctx: Context, _: Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        streams.write(ctx.get_help() + "\n")
+        raise asyncclick.exceptions.Exit(0)
 
 
 def _options_everywhere(*, root: bool) -> list[Parameter]:
@@ -47,6 +53,14 @@ def _options_everywhere(*, root: bool) -> list[Parameter]:
             expose_value=False,
             help="No colours, no fitting to the screen: text for scripts and agents.",
         ),
+        Option(
+            ["-h", "--help"],
+            is_flag=True,
+            is_eager=True,
+            callback=_show_help,
+            expose_value=False,
+            help="Show this help and leave.",
+        ),
     ]
 
 
@@ -54,9 +68,7 @@ class Command(asyncclick.Command):
     """A command. An ``async def`` callback runs under an event loop, a ``def`` one without."""
 
     def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
-        kwargs.setdefault("context_settings", {})
-        kwargs["context_settings"].setdefault("help_option_names", HELP_NAMES)
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, add_help_option=False, **kwargs)
         self.examples = examples
         self.params = [*self.params, *_options_everywhere(root=False)]
         callback = self.callback
@@ -100,9 +112,7 @@ class Group(asyncclick.Group):
     def __init__(
         self, name: str, entries: Mapping[str, Entry], *, root: bool = False, **kwargs: Any
     ) -> None:
-        kwargs.setdefault("context_settings", {})
-        kwargs["context_settings"].setdefault("help_option_names", HELP_NAMES)
-        super().__init__(name, **kwargs)
+        super().__init__(name, add_help_option=False, **kwargs)
         self.entries = dict(entries)
         self.params = [*self.params, *_options_everywhere(root=root)]
 

@@ -48,7 +48,7 @@ def explain_core(error: BaseException) -> Failure | None:
 
 
 def _code(error: errors.PrimeError) -> int:
-    """A bad argument is a usage error; a bad sample is found in a file, and a refusal comes from the platform."""
+    """A bad argument is a usage error; a bad sample was found in a file, a refusal came back."""
     from_the_platform = getattr(error, "status", None) is not None
     if isinstance(error, errors.UsageError) and not from_the_platform:
         in_a_file = isinstance(error, (errors.InvalidSampleError, errors.ValueEncodingError))
@@ -80,7 +80,7 @@ def _place(path: Path, error: errors.PrimeError) -> str:
 
 
 def _why(error: errors.PrimeError) -> str | None:
-    """The refused fields, or the cause in its own words where the message does not hold them yet."""
+    """The refused fields, or the cause in its own words where the message does not hold them."""
     if isinstance(error, errors.ValidationError) and error.errors:
         return "\n".join(_refused_field(entry) for entry in error.errors[:20])
     detail = getattr(error, "detail", None)

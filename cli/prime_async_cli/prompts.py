@@ -1,4 +1,4 @@
-"""Questions to the person at the terminal. Without one nothing waits: the command says what it needs.
+"""Questions to the person at the terminal; without one nothing waits, and the command says so.
 
 Questions go to standard error, so that standard output stays clean.
 """

@@ -45,7 +45,7 @@ def harmless(text: str, *, lines: bool = False) -> str:
 
 
 def escapes_for_json() -> dict[int, str]:
-    """Return the table that writes those of the characters which JSON leaves alone as its escapes."""
+    """Return the table that writes those of them which JSON leaves alone as its escapes."""
     return {code: f"\\u{code:04x}" for code in _ONE_LINE if code >= 0x7F}
 
 

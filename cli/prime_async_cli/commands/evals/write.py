@@ -66,6 +66,7 @@ def _description_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @pass_session
 async def create(
     session: Session,
+    /,
     environments: tuple[str, ...],
     public: bool,
     tags: tuple[str, ...],
@@ -122,7 +123,7 @@ async def finalize(session: Session, evaluation_id: str, metrics: dict[str, Any]
 @output_option
 @pass_session
 async def update(
-    session: Session, evaluation_id: str, tags: tuple[str, ...], no_tags: bool, **rest: Any
+    session: Session, /, evaluation_id: str, tags: tuple[str, ...], no_tags: bool, **rest: Any
 ) -> None:
     """Change what an evaluation says; what is not given stays as it is."""
     if tags and no_tags:
