@@ -1,0 +1,61 @@
+"""Wires the application: middlewares, routes, and the life of the store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import anyio
+from aiohttp import web
+
+from prime_async.server.auth import ensure_key
+from prime_async.server.clock import Clock
+from prime_async.server.config import ServerConfig
+from prime_async.server.endpoints import Endpoint, add_endpoints
+from prime_async.server.observing import mark_response, observe
+from prime_async.server.origins import check_origin
+from prime_async.server.platform import PLATFORM, Platform
+from prime_async.server.routes import environments, evaluations, hosted, identity, samples, service
+from prime_async.server.store.samples import purge_leftovers
+
+__all__ = ["API_ENDPOINTS", "API_PREFIX", "ROOT_ENDPOINTS", "create_app"]
+
+API_PREFIX = "/api/v1"
+
+API_ENDPOINTS: tuple[Endpoint, ...] = (
+    *evaluations.ENDPOINTS,
+    *samples.ENDPOINTS,
+    *hosted.ENDPOINTS,
+    *environments.ENDPOINTS,
+    *identity.ENDPOINTS,
+)
+ROOT_ENDPOINTS: tuple[Endpoint, ...] = service.ENDPOINTS
+
+
+def create_app(config: ServerConfig, *, clock: Clock | None = None) -> web.Application:
+    """Build the platform's application; its state opens at start-up and closes at clean-up.
+
+    Raises:
+        ConfigError: the configuration is unsafe or out of range.
+    """
+    config.check()
+    app = web.Application(middlewares=[observe, check_origin])
+    app[PLATFORM] = Platform.make(config, clock)
+    app.on_response_prepare.append(mark_response)
+    app.cleanup_ctx.append(_state)
+    add_endpoints(app, API_PREFIX, API_ENDPOINTS)
+    add_endpoints(app, "", ROOT_ENDPOINTS)
+    return app
+
+
+async def _state(app: web.Application) -> AsyncIterator[None]:
+    platform = app[PLATFORM]
+    key = platform.config.api_key
+    if key is None:
+        key = await anyio.to_thread.run_sync(ensure_key, platform.config.key_file)
+    await platform.database.open()
+    try:
+        await platform.keys.install(key)
+        await purge_leftovers(platform.database)
+        yield
+    finally:
+        await platform.database.close()

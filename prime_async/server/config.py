@@ -1,0 +1,133 @@
+"""What the embedded platform is told at start: its folder, its addresses, its limits."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prime_async.errors import ConfigError
+
+__all__ = ["Limits", "ServerConfig", "is_loopback"]
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Every bound of the server, in bytes, seconds or pieces.
+
+    Attributes:
+        samples_body_bytes: largest body of a sample push after inflation: 25 MiB, the official
+            clients' ceiling, plus 64 KiB for the envelope around the samples.
+        json_body_bytes: largest body of any other request.
+        bodies_in_memory_bytes: all bodies held at the same time; further ones wait for their turn.
+        header_line_bytes, header_field_bytes, headers: of one request head.
+        head_seconds: time for a request head to arrive once a connection is open or its first byte
+            is there.
+        body_idle_seconds, body_seconds: silence within a body, and the whole body.
+        write_stall_seconds: how long a client may refuse to read an answer.
+        keepalive_seconds: how long an idle connection stays open.
+        shutdown_seconds: how long requests in flight may go on after the server was told to stop.
+        connections: open connections; further ones are closed at once.
+        queued_writes: writes waiting for the writer thread; further ones wait before the queue.
+        database_bytes: size the database may reach, None for what the disk holds.
+        page_items: largest ``limit`` of a page.
+        idempotency_seconds: how long an ``Idempotency-Key`` is remembered (7 days).
+    """
+
+    samples_body_bytes: int = 25 * _MIB + 64 * 1024
+    json_body_bytes: int = 4 * _MIB
+    bodies_in_memory_bytes: int = 160 * _MIB
+    header_line_bytes: int = 8190
+    header_field_bytes: int = 32 * 1024
+    headers: int = 100
+    head_seconds: float = 15.0
+    body_idle_seconds: float = 30.0
+    body_seconds: float = 300.0
+    write_stall_seconds: float = 60.0
+    keepalive_seconds: float = 75.0
+    shutdown_seconds: float = 10.0
+    connections: int = 1024
+    queued_writes: int = 1024
+    database_bytes: int | None = None
+    page_items: int = 1000
+    idempotency_seconds: float = 7 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Where the embedded platform lives and listens.
+
+    Attributes:
+        data_dir: folder of the database and of the generated key; made with mode 0700.
+        host: address of the TCP listener; loopback unless ``allow_remote`` is set.
+        port: TCP port; 0 takes a free one.
+        unix_socket: path of the unix socket (mode 0600), or None for none.
+        api_key: the key of the first account; None takes the one in ``data_dir``, made at the first
+            start.
+        allowed_hosts: names besides loopback ones that a ``Host`` header may carry.
+        allow_remote: consent to listen on an address other machines can reach; needs an explicit
+            ``api_key``.
+        limits: every bound of the server.
+    """
+
+    data_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 0
+    unix_socket: Path | None = None
+    api_key: str | None = field(default=None, repr=False)
+    allowed_hosts: tuple[str, ...] = ()
+    allow_remote: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.data_dir / "platform.sqlite3"
+
+    @property
+    def key_file(self) -> Path:
+        """Where the generated key is kept (mode 0600)."""
+        return self.data_dir / "api_key"
+
+    def check(self) -> None:
+        """Refuse what is unsafe before anything is opened.
+
+        Raises:
+            ConfigError: the host is not a loopback address and consent or key is missing, or a
+                value is out of range.
+        """
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"port {self.port} is outside 0..65535")
+        if self.api_key is not None and not _is_usable_key(self.api_key):
+            raise ConfigError(
+                "the API key must be 16 to 512 printable ASCII characters without spaces"
+            )
+        if is_loopback(self.host):
+            return
+        if not self.allow_remote:
+            raise ConfigError(
+                f"refusing to listen on {self.host}: other machines could reach this platform",
+                hint="use 127.0.0.1, or consent with allow_remote and an explicit API key",
+            )
+        if self.api_key is None:
+            raise ConfigError(
+                f"refusing to listen on {self.host} with a generated key",
+                hint="pass an explicit API key",
+            )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address can only be reached from this machine."""
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_usable_key(key: str) -> bool:
+    return 16 <= len(key) <= 512 and key.isascii() and key.isprintable() and " " not in key

@@ -1,0 +1,225 @@
+"""Endpoints as data: what the router, the decoder and the OpenAPI document all read.
+
+A handler gets a :class:`Call` (decoded, authenticated, path checked) and returns an answer or a
+stream. Every endpoint also answers with its trailing slash, as the official clients send some
+paths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import msgspec
+from aiohttp import web
+from sqlalchemy import Connection
+
+from prime_async.server.answers import Answer
+from prime_async.server.auth import Caller
+from prime_async.server.bodies import body as read_body
+from prime_async.server.decoding import decode_body, decode_query
+from prime_async.server.failures import RequestError, invalid
+from prime_async.server.identifiers import is_id, is_name
+from prime_async.server.platform import PLATFORM, Platform
+from prime_async.server.store.idempotency import IdempotencyKey, once
+
+__all__ = ["ACCOUNT", "ROUTE", "Call", "Endpoint", "Header", "Reply", "add_endpoints"]
+
+Reply = Answer | web.StreamResponse
+Handler = Callable[["Call"], Awaitable[Reply]]
+
+ROUTE: web.RequestKey[str] = web.RequestKey("route", str)
+"""The route's template, for logs and metrics."""
+
+ACCOUNT: web.RequestKey[str] = web.RequestKey("account", str)
+"""The id of the account that asks, for logs."""
+
+_NAMED_BY_PEOPLE = frozenset({"owner", "name", "version"})
+_LARGE = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A request header that an endpoint reads: its name, meaning and pattern."""
+
+    name: str
+    description: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One method of one path.
+
+    Attributes:
+        method, path, handler: what is served; the path's parameters are ids, or names for owner,
+            name and version.
+        summary: one line for the OpenAPI document.
+        answers: status to body type, None for no JSON body. Common errors are added for every
+            endpoint.
+        query, body: Structs of the query string and of the JSON body.
+        body_optional: an absent body counts as ``{}``.
+        streams_body: the handler reads the body itself; ``body`` only documents it.
+        auth: whether a key is needed.
+        headers: request headers it reads.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    answers: Mapping[int, Any]
+    query: type[msgspec.Struct] | None = None
+    body: type[msgspec.Struct] | None = None
+    body_optional: bool = False
+    streams_body: bool = False
+    auth: bool = True
+    headers: Sequence[Header] = field(default=())
+
+
+class Call:
+    """One request as its handler sees it.
+
+    Attributes:
+        platform: the running platform.
+        path: the checked path parameters.
+        query, body: the decoded Structs of the endpoint, or None.
+        raw: the body's bytes as sent (inflated).
+    """
+
+    def __init__(self, request: web.Request, platform: Platform, endpoint: Endpoint) -> None:
+        self.request = request
+        self.platform = platform
+        self.endpoint = endpoint
+        self.path: dict[str, str] = dict(request.match_info)
+        self.query: Any = None
+        self.body: Any = None
+        self.raw = b""
+        self._caller: Caller | None = None
+
+    @property
+    def caller(self) -> Caller:
+        """Who is asking."""
+        assert self._caller is not None, "the endpoint does not ask for a key"
+        return self._caller
+
+    def authenticate(self) -> None:
+        """Find the caller; see :meth:`Keys.caller`."""
+        self._caller = self.platform.keys.caller(self.request.headers.get("Authorization"))
+        self.request[ACCOUNT] = self._caller.account.id
+
+    @asynccontextmanager
+    async def read(self, limit: int) -> AsyncIterator[bytes]:
+        """Read the body within a limit; its bytes are accounted for while the block runs."""
+        limits, bodies = self.platform.config.limits, self.platform.bodies
+        async with read_body(self.request, limit, limits, bodies) as data:
+            self.raw = data
+            yield data
+
+    async def commit(self, action: Callable[[Connection], Answer], *, rows: int = 1) -> Answer:
+        """Run a write; under an ``Idempotency-Key`` at most once, with the answer stored beside the
+        data.
+        """
+        key = await self._idempotency_key()
+        if key is None:
+            return await self.platform.database.write(action, rows=rows)
+        return await self.platform.database.write(
+            lambda connection: once(connection, key, action), rows=rows + 1
+        )
+
+    async def _idempotency_key(self) -> IdempotencyKey | None:
+        text = self.request.headers.get("Idempotency-Key")
+        if text is None or self.endpoint.method != "POST":
+            return None
+        if not (0 < len(text) <= 200 and text.isascii() and text.isprintable()):
+            raise invalid(
+                ["header", "Idempotency-Key"], "must be 1 to 200 printable ASCII characters"
+            )
+        now = self.platform.clock.now()
+        expires_at = now + self.platform.config.limits.idempotency_seconds
+        return IdempotencyKey(self._scope(), text, await self._fingerprint(), now, expires_at)
+
+    def _scope(self) -> str:
+        team = getattr(self.body, "team_id", None) or self.request.query.get("team_id") or ""
+        return f"{self.caller.account.id}/{team}"
+
+    async def _fingerprint(self) -> bytes:
+        digest = hashlib.sha256(f"{self.request.method} {self.request.rel_url}\n".encode())
+        if len(self.raw) > _LARGE:
+            await anyio.to_thread.run_sync(digest.update, self.raw)
+        else:
+            digest.update(self.raw)
+        return digest.digest()
+
+
+def add_endpoints(app: web.Application, prefix: str, endpoints: Sequence[Endpoint]) -> None:
+    """Route endpoints below a prefix, each with and without a trailing slash."""
+    by_path: dict[str, list[Endpoint]] = {}
+    for endpoint in endpoints:
+        by_path.setdefault(endpoint.path.rstrip("/"), []).append(endpoint)
+    for path, group in by_path.items():
+        for suffix in ("", "/"):
+            resource = app.router.add_resource(f"{prefix}{path}{suffix}")
+            for endpoint in group:
+                resource.add_route(endpoint.method, _handler(endpoint, f"{prefix}{path}"))
+
+
+def _handler(
+    endpoint: Endpoint, route: str
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        request[ROUTE] = route
+        call = Call(request, request.app[PLATFORM], endpoint)
+        if endpoint.auth:
+            call.authenticate()
+        _check_path(call.path)
+        if endpoint.query is not None:
+            call.query = decode_query(request.query, endpoint.query)
+        if endpoint.body is None or endpoint.streams_body:
+            return _response(await endpoint.handler(call))
+        _check_content_type(request)
+        async with call.read(call.platform.config.limits.json_body_bytes) as data:
+            call.body = await _decode(endpoint, endpoint.body, data)
+            return _response(await endpoint.handler(call))
+
+    return handle
+
+
+async def _decode(endpoint: Endpoint, model: type[msgspec.Struct], data: bytes) -> msgspec.Struct:
+    if not data and endpoint.body_optional:
+        data = b"{}"
+    if len(data) > _LARGE:
+        return await anyio.to_thread.run_sync(decode_body, data, model)
+    return decode_body(data, model)
+
+
+def _check_path(path: Mapping[str, str]) -> None:
+    for name, value in path.items():
+        fits = is_name(value) if name in _NAMED_BY_PEOPLE else is_id(value)
+        if not fits:
+            raise RequestError(404, "not_found", f"nothing here has such a {name}")
+
+
+def _check_content_type(request: web.Request) -> None:
+    if "Content-Type" not in request.headers or not request.can_read_body:
+        return
+    kind = request.content_type
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise RequestError(415, "unsupported_media_type", "the body must be application/json")
+
+
+def _response(reply: Reply) -> web.StreamResponse:
+    if isinstance(reply, web.StreamResponse):
+        return reply
+    if reply.status == 204:
+        return web.Response(status=204)
+    response = web.Response(
+        status=reply.status, body=reply.body, content_type="application/json", charset="utf-8"
+    )
+    if reply.replayed:
+        response.headers["Idempotency-Replayed"] = "true"
+    return response

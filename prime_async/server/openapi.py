@@ -1,0 +1,180 @@
+"""The OpenAPI 3.1 document, made from the endpoint tables and their Structs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from prime_async._version import __version__
+from prime_async.server.endpoints import Endpoint, Header
+from prime_async.server.failures import ErrorAnswer, ValidationAnswer
+from prime_async.server.identifiers import ID_PATTERN, NAME_PATTERN
+
+__all__ = ["document", "document_bytes"]
+
+_TEMPLATE = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_NAMED_BY_PEOPLE = frozenset({"owner", "name", "version"})
+
+_KEY = Header(
+    "Idempotency-Key",
+    "Makes a repeated POST answer what the first one did, without doing it again; kept 7 days",
+    "^[!-~]([ -~]{0,198}[!-~])?$",
+)
+
+
+@cache
+def document_bytes() -> bytes:
+    """The document as JSON."""
+    return msgspec.json.encode(document())
+
+
+def document() -> dict[str, Any]:
+    """Build the document."""
+    # The tables are put together in app.py, which imports every route, which imports this module.
+    from prime_async.server.app import API_ENDPOINTS, API_PREFIX, ROOT_ENDPOINTS
+
+    placed = [(API_PREFIX, one) for one in API_ENDPOINTS] + [("", one) for one in ROOT_ENDPOINTS]
+    schemas = _Schemas([endpoint for _, endpoint in placed])
+    paths: dict[str, Any] = {}
+    for prefix, endpoint in placed:
+        path = paths.setdefault(f"{prefix}{endpoint.path}", {})
+        path[endpoint.method.lower()] = _operation(endpoint, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "prime-async embedded platform",
+            "version": __version__,
+            "description": "The platform's wire protocol on one machine. Every path also answers "
+            "with a trailing slash; every answer has X-Request-Id and X-Prime-Features.",
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+class _Schemas:
+    """JSON Schemas of all types that the endpoints name."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        types: list[Any] = [ErrorAnswer, ValidationAnswer, *_types(endpoints)]
+        unique = list(dict.fromkeys(types))
+        schemas, components = msgspec.json.schema_components(unique, ref_template=_TEMPLATE)
+        self._by_type = dict(zip(unique, schemas, strict=True))
+        self.components = components
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = self._by_type[kind]
+        return schema
+
+    def properties(self, model: type[msgspec.Struct]) -> dict[str, Any]:
+        """The properties of a Struct, one schema each."""
+        name = self.of(model)["$ref"].rpartition("/")[2]
+        properties: dict[str, Any] = self.components[name]["properties"]
+        return properties
+
+
+def _types(endpoints: Sequence[Endpoint]) -> Iterator[Any]:
+    for endpoint in endpoints:
+        yield from (one for one in endpoint.answers.values() if one is not None)
+        yield from (one for one in (endpoint.query, endpoint.body) if one is not None)
+
+
+def _operation(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": _operation_id(endpoint),
+        "summary": endpoint.summary,
+        "tags": [endpoint.path.strip("/").partition("/")[0]],
+        "parameters": _parameters(endpoint, schemas),
+        "responses": _responses(endpoint, schemas),
+        "security": [{"key": []}] if endpoint.auth else [],
+    }
+    if endpoint.body is not None:
+        operation["requestBody"] = {
+            "required": not endpoint.body_optional,
+            "content": {"application/json": {"schema": schemas.of(endpoint.body)}},
+        }
+    return operation
+
+
+def _operation_id(endpoint: Endpoint) -> str:
+    area = endpoint.handler.__module__.rpartition(".")[2]
+    return f"{area}_{endpoint.handler.__name__}"
+
+
+def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[dict[str, Any]]:
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": _path_schema(name)}
+        for name in _PARAMETER.findall(endpoint.path)
+    ]
+    if endpoint.query is not None:
+        for name, schema in schemas.properties(endpoint.query).items():
+            parameters.append({"name": name, "in": "query", "schema": _without_null(schema)})
+    headers = list(endpoint.headers)
+    if endpoint.method == "POST":
+        headers.append(_KEY)
+    return parameters + [_header_parameter(header) for header in headers]
+
+
+def _path_schema(name: str) -> dict[str, Any]:
+    pattern = NAME_PATTERN if name in _NAMED_BY_PEOPLE else ID_PATTERN
+    return {"type": "string", "pattern": pattern}
+
+
+def _header_parameter(header: Header) -> dict[str, Any]:
+    schema = {"type": "string", "pattern": header.pattern}
+    return {
+        "name": header.name,
+        "in": "header",
+        "description": header.description,
+        "schema": schema,
+    }
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A query string has no null: an absent value stands for it."""
+    choices = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    return choices[0] if len(choices) == 1 else schema
+
+
+def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
+    answers: dict[int, Any] = {**endpoint.answers, **_common(endpoint)}
+    return {str(status): _response(status, answers[status], schemas) for status in sorted(answers)}
+
+
+def _common(endpoint: Endpoint) -> dict[int, Any]:
+    """The errors that the frame around the handlers gives."""
+    common: dict[int, Any] = {400: ErrorAnswer, 403: ErrorAnswer, 404: ErrorAnswer}
+    if endpoint.auth:
+        common[401] = ErrorAnswer
+    if endpoint.query is not None or endpoint.body is not None or endpoint.method == "POST":
+        common[422] = ValidationAnswer
+    if endpoint.body is not None:
+        common |= {408: ErrorAnswer, 413: ErrorAnswer, 415: ErrorAnswer}
+    if endpoint.method in {"POST", "PUT", "DELETE", "PATCH"}:
+        common |= {503: ErrorAnswer, 507: ErrorAnswer}
+    return common
+
+
+def _response(status: int, kind: Any, schemas: _Schemas) -> dict[str, Any]:
+    response: dict[str, Any] = {
+        "description": HTTPStatus(status).phrase,
+        "headers": {
+            "X-Request-Id": {"required": True, "schema": {"type": "string"}},
+            "X-Prime-Features": {"required": True, "schema": {"type": "string"}},
+        },
+    }
+    if kind is str:
+        response["content"] = {"text/plain": {"schema": {"type": "string"}}}
+    elif kind is not None:
+        response["content"] = {"application/json": {"schema": schemas.of(kind)}}
+    return response

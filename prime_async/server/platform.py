@@ -1,0 +1,47 @@
+"""The parts of a running platform, as handlers see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from prime_async.server.auth import Keys
+from prime_async.server.budget import ByteBudget
+from prime_async.server.clock import Clock, SystemClock
+from prime_async.server.config import ServerConfig
+from prime_async.server.identifiers import new_id
+from prime_async.server.metrics import Metrics
+from prime_async.server.store.database import Database
+from prime_async.server.store.pages import Directories
+
+__all__ = ["PLATFORM", "Platform"]
+
+
+@dataclass(slots=True)
+class Platform:
+    """Everything that lives as long as the server does."""
+
+    config: ServerConfig
+    database: Database
+    keys: Keys
+    bodies: ByteBudget
+    metrics: Metrics
+    clock: Clock = field(default_factory=SystemClock)
+    directories: Directories = field(default_factory=Directories)
+    instance: str = field(default_factory=new_id)
+
+    @classmethod
+    def make(cls, config: ServerConfig, clock: Clock | None = None) -> Platform:
+        """Put the parts together; nothing is opened yet."""
+        clock = clock or SystemClock()
+        limits = config.limits
+        database = Database(
+            config.database, queued_writes=limits.queued_writes, max_bytes=limits.database_bytes
+        )
+        bodies = ByteBudget(limits.bodies_in_memory_bytes)
+        metrics = Metrics(database.writer, bodies)
+        return cls(config, database, Keys(database, clock), bodies, metrics, clock)
+
+
+PLATFORM: web.AppKey[Platform] = web.AppKey("platform", Platform)

@@ -1,0 +1,1 @@
+"""One module per area of the wire; each lists its endpoints in ``ENDPOINTS``."""

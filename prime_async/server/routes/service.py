@@ -1,0 +1,49 @@
+"""The platform about itself: health, counters, and its own description."""
+
+from __future__ import annotations
+
+import anyio
+from aiohttp import web
+from msgspec import Struct
+
+from prime_async._version import __version__
+from prime_async.server.answers import Answer, answer
+from prime_async.server.endpoints import Call, Endpoint, Reply
+
+__all__ = ["ENDPOINTS", "Health"]
+
+
+class Health(Struct, kw_only=True):
+    """Answer of the health check; ``instance`` is new at every start."""
+
+    status: str
+    version: str
+    instance: str
+
+
+async def health(call: Call) -> Reply:
+    """Say that the platform is up."""
+    return answer(Health(status="ok", version=__version__, instance=call.platform.instance))
+
+
+async def metrics(call: Call) -> Reply:
+    """Give the counters in Prometheus' text format."""
+    return web.Response(
+        body=call.platform.metrics.text(),
+        headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
+    )
+
+
+async def openapi(call: Call) -> Reply:
+    """Give the OpenAPI document."""
+    # Built from the tables of all routes, this one among them: imported when it is asked for.
+    from prime_async.server.openapi import document_bytes
+
+    return Answer(200, await anyio.to_thread.run_sync(document_bytes))
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("GET", "/healthz", health, "Health check", {200: Health}, auth=False),
+    Endpoint("GET", "/metrics", metrics, "Counters for Prometheus", {200: str}),
+    Endpoint("GET", "/openapi.json", openapi, "This document", {200: dict}, auth=False),
+)

@@ -1,0 +1,1 @@
+"""The platform's state: SQLAlchemy Core over SQLite, one writer thread, numbered migrations."""

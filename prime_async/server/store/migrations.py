@@ -1,0 +1,114 @@
+"""Numbered steps from an empty database to the tables of :mod:`prime_async.server.store.schema`.
+
+A step, once released, never changes; a new need is a new step at the end. Each step and its number
+are committed together, so a crash leaves the database at a whole step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from prime_async.errors import LocalPlatformError
+
+__all__ = ["MIGRATIONS", "Migration", "migrate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step: its number, what it is for, and its statements."""
+
+    number: int
+    title: str
+    statements: tuple[str, ...]
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(
+        1,
+        "accounts, environments, evaluations, samples, idempotency keys, leases",
+        (
+            """CREATE TABLE accounts (
+                id VARCHAR NOT NULL PRIMARY KEY, slug VARCHAR NOT NULL UNIQUE, name VARCHAR NOT
+                NULL, email VARCHAR NOT NULL, created_at FLOAT NOT NULL)""",
+            """CREATE TABLE api_keys (
+                digest BLOB NOT NULL PRIMARY KEY, account_id VARCHAR NOT NULL, label VARCHAR NOT
+                NULL, created_at FLOAT NOT NULL)""",
+            """CREATE TABLE teams (
+                id VARCHAR NOT NULL PRIMARY KEY, slug VARCHAR NOT NULL UNIQUE, name VARCHAR NOT
+                NULL, created_at FLOAT NOT NULL)""",
+            """CREATE TABLE team_members (
+                team_id VARCHAR NOT NULL, account_id VARCHAR NOT NULL, role VARCHAR NOT NULL,
+                created_at FLOAT NOT NULL, PRIMARY KEY (team_id, account_id))""",
+            """CREATE TABLE environments (
+                id VARCHAR NOT NULL PRIMARY KEY, owner VARCHAR NOT NULL, name VARCHAR NOT NULL,
+                account_id VARCHAR NOT NULL, team_id VARCHAR, visibility VARCHAR NOT NULL,
+                description VARCHAR, created_at FLOAT NOT NULL, updated_at FLOAT NOT NULL,
+                UNIQUE (owner, name))""",
+            """CREATE TABLE evaluations (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, id VARCHAR NOT NULL UNIQUE,
+                account_id VARCHAR NOT NULL, team_id VARCHAR, name VARCHAR NOT NULL, model_name
+                VARCHAR, dataset VARCHAR, framework VARCHAR, task_type VARCHAR, description VARCHAR,
+                suite_id VARCHAR, run_id VARCHAR, is_public BOOLEAN NOT NULL, tags BLOB NOT NULL,
+                metadata BLOB, metrics BLOB, status VARCHAR NOT NULL, total_samples INTEGER NOT
+                NULL, created_at FLOAT NOT NULL, updated_at FLOAT NOT NULL, finalized_at FLOAT)""",
+            "CREATE INDEX evaluations_by_account ON evaluations (account_id)",
+            "CREATE INDEX evaluations_by_team ON evaluations (team_id)",
+            """CREATE TABLE evaluation_environments (
+                evaluation INTEGER NOT NULL, position INTEGER NOT NULL, environment_id VARCHAR NOT
+                NULL, version_id VARCHAR, PRIMARY KEY (evaluation, position))""",
+            "CREATE INDEX evaluations_by_environment ON evaluation_environments (environment_id)",
+            """CREATE TABLE pushes (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, evaluation INTEGER NOT NULL,
+                push_id VARCHAR NOT NULL, stored INTEGER NOT NULL, UNIQUE (evaluation, push_id))""",
+            """CREATE TABLE sample_chunks (
+                number INTEGER NOT NULL PRIMARY KEY, evaluation INTEGER NOT NULL, push INTEGER NOT
+                NULL, start INTEGER NOT NULL, count INTEGER NOT NULL, offsets BLOB NOT NULL, data
+                BLOB NOT NULL)""",
+            """CREATE UNIQUE INDEX sample_chunks_in_order
+                ON sample_chunks (evaluation, push, start, count)""",
+            """CREATE TABLE idempotency_keys (
+                scope VARCHAR NOT NULL, key VARCHAR NOT NULL, fingerprint BLOB NOT NULL,
+                status INTEGER NOT NULL, body BLOB NOT NULL, expires_at FLOAT NOT NULL,
+                PRIMARY KEY (scope, key))""",
+            "CREATE INDEX idempotency_keys_by_expiry ON idempotency_keys (expires_at)",
+            """CREATE TABLE leases (
+                kind VARCHAR NOT NULL, subject VARCHAR NOT NULL, owner VARCHAR NOT NULL, token
+                INTEGER NOT NULL, action VARCHAR NOT NULL, payload BLOB NOT NULL, expires_at FLOAT
+                NOT NULL, failures INTEGER NOT NULL, PRIMARY KEY (kind, subject))""",
+            "CREATE INDEX leases_by_expiry ON leases (expires_at)",
+        ),
+    ),
+)
+
+
+def migrate(connection: Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> int:
+    """Bring a database to the last step and return its number.
+
+    Raises:
+        LocalPlatformError: a newer version wrote this database.
+    """
+    current = int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+    last = migrations[-1].number
+    if current > last:
+        raise LocalPlatformError(
+            f"the platform's database is at version {current}, this program knows {last}",
+            hint="upgrade prime-async, or point it at another data folder",
+        )
+    for migration in migrations:
+        if migration.number > current:
+            _apply(connection, migration)
+    return last
+
+
+def _apply(connection: Connection, migration: Migration) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    try:
+        for statement in migration.statements:
+            connection.exec_driver_sql(statement)
+        connection.exec_driver_sql(f"PRAGMA user_version = {migration.number}")
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
