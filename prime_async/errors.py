@@ -128,7 +128,9 @@ class ValueEncodingError(UsageError, TypeError):
         value_type: name of its type.
     """
 
-    def __init__(self, message: str, *, path: str, value_type: str, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, path: str, value_type: str, hint: str | None = None
+    ) -> None:
         super().__init__(message, field=path, hint=hint)
         self.path = path
         self.value_type = value_type
@@ -165,6 +167,7 @@ class APIError(PrimeError):
         method, url: the request; the URL carries no credentials.
         retry_after: seconds the platform asked to wait, or None.
         ambiguous: True when the request may have been carried out although it failed here.
+        retryable: True when the same request may well succeed later.
     """
 
     def __init__(
@@ -179,9 +182,10 @@ class APIError(PrimeError):
         url: str | None = None,
         retry_after: float | None = None,
         ambiguous: bool = False,
+        retryable: bool = False,
         hint: str | None = None,
     ) -> None:
-        super().__init__(message, hint=hint)
+        PrimeError.__init__(self, message, hint=hint)
         self.status = status
         self.code = code
         self.detail = detail
@@ -190,6 +194,7 @@ class APIError(PrimeError):
         self.url = url
         self.retry_after = retry_after
         self.ambiguous = ambiguous
+        self.retryable = retryable
 
     @property
     def status_code(self) -> int | None:
@@ -209,11 +214,13 @@ class APITimeoutError(TransportError, TimeoutError):
     """A limit ended the call.
 
     Attributes:
-        budget: which limit: ``"connect"``, ``"total"`` or ``"close"``.
+        budget: which limit: ``"connect"``, ``"total"``, ``"idle"`` or ``"close"``.
         seconds: its value.
     """
 
-    def __init__(self, message: str, *, budget: str = "total", seconds: float = 0.0, **kwargs: Any) -> None:
+    def __init__(
+        self, message: str, *, budget: str = "total", seconds: float = 0.0, **kwargs: Any
+    ) -> None:
         APIError.__init__(self, message, **kwargs)
         self.budget = budget
         self.seconds = seconds

@@ -6,9 +6,10 @@ give the typed view, keys give everything the platform sent, fields unknown to t
 
 from __future__ import annotations
 
+import functools
 from abc import ABCMeta
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, NamedTuple, Self, get_args
 
 import msgspec
 
@@ -19,12 +20,19 @@ class _RecordMeta(msgspec.StructMeta, ABCMeta):
     """Lets a Struct be a Mapping for type checkers and ``isinstance`` alike."""
 
 
-class Record(msgspec.Struct, Mapping[str, Any], metaclass=_RecordMeta, kw_only=True, dict=True, eq=False):
+class Record(
+    msgspec.Struct, Mapping[str, Any], metaclass=_RecordMeta, kw_only=True, dict=True, eq=False
+):
     """A typed view of one JSON object; a read-only mapping of the object itself.
 
     ``record.name`` is typed; ``record["name"]`` and ``record.get("anything")`` read the object as sent. Two records, or
     a record and a dict, are equal when their objects are.
+
+    Attributes:
+        other_names: further spellings of a field on the wire, beside its own in snake_case and camelCase.
     """
+
+    other_names: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Self:
@@ -33,7 +41,7 @@ class Record(msgspec.Struct, Mapping[str, Any], metaclass=_RecordMeta, kw_only=T
         Raises:
             msgspec.ValidationError: a known field has a type the model does not allow; the message names its path.
         """
-        record = msgspec.convert(wire, cls, strict=False)
+        record = msgspec.convert(_respelled(cls, wire), cls, strict=False)
         _attach(record, wire)
         return record
 
@@ -67,13 +75,74 @@ class Record(msgspec.Struct, Mapping[str, Any], metaclass=_RecordMeta, kw_only=T
     __hash__ = None  # type: ignore[assignment]  # mutable, as a dict is
 
 
+class _Field(NamedTuple):
+    """How one field of a model is found on the wire."""
+
+    name: str
+    encode_name: str
+    spellings: tuple[str, ...]
+    record: type[Record] | None
+
+
+@functools.cache
+def _layout(model: type[Record]) -> tuple[_Field, ...]:
+    fields = []
+    for info in msgspec.structs.fields(model):
+        snake = info.name
+        first, *rest = snake.split("_")
+        camel = first + "".join(part.capitalize() for part in rest)
+        spellings = (info.encode_name, snake, camel, *model.other_names.get(snake, ()))
+        fields.append(_Field(snake, info.encode_name, spellings, _record_in(info.type)))
+    return tuple(fields)
+
+
+def _record_in(annotation: Any) -> type[Record] | None:
+    """Find the model inside ``Model``, ``list[Model]`` or either with None."""
+    for part in (annotation, *get_args(annotation)):
+        if isinstance(part, type) and issubclass(part, Record):
+            return part
+        for inner in get_args(part):
+            if isinstance(inner, type) and issubclass(inner, Record):
+                return inner
+    return None
+
+
+def _wire_value(field: _Field, wire: Mapping[str, Any]) -> Any:
+    """Return a field's value under whichever spelling the platform uses; the wire mixes cases."""
+    for spelling in field.spellings:
+        if spelling in wire:
+            return wire[spelling]
+    return None
+
+
+def _respelled(model: type[Record], wire: Mapping[str, Any]) -> dict[str, Any]:
+    """Bring the known fields to their wire names; null counts as left out."""
+    known: dict[str, Any] = {}
+    for field in _layout(model):
+        value = _wire_value(field, wire)
+        if value is None:
+            continue
+        if field.record is not None:
+            value = _respelled_inside(field.record, value)
+        known[field.encode_name] = value
+    return known
+
+
+def _respelled_inside(model: type[Record], value: Any) -> Any:
+    if isinstance(value, list):
+        return [_respelled_inside(model, item) for item in value]
+    return _respelled(model, value) if isinstance(value, dict) else value
+
+
 def _attach(record: Record, wire: Mapping[str, Any]) -> None:
     """Give a record and the records inside it the objects they were made from."""
     record.__dict__["_wire"] = wire
-    for name, key in zip(record.__struct_fields__, record.__struct_encode_fields__, strict=True):
-        value = getattr(record, name)
-        if isinstance(value, Record):
-            _attach(value, wire[key])
-        elif isinstance(value, list) and value and isinstance(value[0], Record):
-            for item, raw in zip(value, wire[key], strict=True):
-                _attach(item, raw)
+    for field in _layout(type(record)):
+        if field.record is None:
+            continue
+        value, raw = getattr(record, field.name), _wire_value(field, wire)
+        if isinstance(value, Record) and isinstance(raw, dict):
+            _attach(value, raw)
+        elif isinstance(value, list) and isinstance(raw, list):
+            for item, part in zip(value, raw, strict=True):
+                _attach(item, part)

@@ -6,7 +6,8 @@ model does not know stay readable by key (see :class:`~prime_async.models.Record
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from msgspec import field
 
@@ -37,6 +38,8 @@ class Evaluation(Record):
         created_at, updated_at, finalized_at: ISO 8601 text, as sent.
         viewer_url: the page that shows it, or None.
     """
+
+    other_names: ClassVar[Mapping[str, tuple[str, ...]]] = {"evaluation_id": ("id",)}
 
     evaluation_id: str | None = None
     name: str | None = None

@@ -1,0 +1,574 @@
+"""`AsyncEvalsClient`: create, push, finalize and read evaluations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from prime_async import ids
+from prime_async.api import AsyncAPIClient
+from prime_async.errors import (
+    EvaluationNotFoundError,
+    InvalidEvaluationError,
+    NotFoundError,
+    UsageError,
+)
+from prime_async.evals.environments import EnvironmentSpec, check_environments, resolve_environments
+from prime_async.evals.models import (
+    Evaluation,
+    EvaluationList,
+    HostedEvaluation,
+    SamplePage,
+)
+from prime_async.evals.pages import decode_samples
+from prime_async.evals.push import Progress, not_found
+from prime_async.evals.pushing import PushOptions, push_samples
+from prime_async.evals.receipts import PushReceipt
+from prime_async.evals.sources import Samples
+from prime_async.evals.waiting import wait_until_terminal
+from prime_async.models import Record
+from prime_async.transport import (
+    DEFAULT_TIMEOUT,
+    Replay,
+    Response,
+    check_timeout,
+    deadline,
+    path_segment,
+)
+
+__all__ = ["AsyncEvalsClient"]
+
+R = TypeVar("R", bound=Record)
+
+MAX_PAGE = 1000
+
+
+class AsyncEvalsClient:
+    """Client of the evaluations API.
+
+    Args:
+        api_client: a shared :class:`AsyncAPIClient`, which stays open when this client closes; a text is taken as the
+            API key, as the official async client takes it.
+        api_key, base_url, team_id, context, timeout: as for :class:`AsyncAPIClient`, for a connection of its own.
+
+    Raises:
+        ConfigError: a configuration file is broken or the context is unknown.
+        UsageError: an argument is wrong, or given together with a shared client.
+    """
+
+    def __init__(
+        self,
+        api_client: AsyncAPIClient | str | None = None,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        team_id: str | None = None,
+        context: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        own = {"api_key": api_key, "base_url": base_url, "team_id": team_id, "context": context}
+        if isinstance(api_client, AsyncAPIClient):
+            extra = next(
+                (name for name, value in {**own, "timeout": timeout}.items() if value is not None),
+                None,
+            )
+            if extra is not None:
+                raise UsageError(f"{extra} belongs to the api_client that is given", field=extra)
+            self._api, self._owned = api_client, False
+            return
+        if isinstance(api_client, str):
+            if api_key is not None:
+                raise UsageError("the key is given twice", field="api_key")
+            api_key = api_client
+        elif api_client is not None:
+            raise UsageError(f"api_client is a {type(api_client).__name__}", field="api_client")
+        self._api = AsyncAPIClient(
+            api_key, base_url=base_url, team_id=team_id, context=context, timeout=timeout
+        )
+        self._owned = True
+
+    @property
+    def api_client(self) -> AsyncAPIClient:
+        """The connection this client uses."""
+        return self._api
+
+    async def aclose(self) -> None:
+        """Close the connection, unless it is shared."""
+        if self._owned:
+            await self._api.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def create_evaluation(
+        self,
+        name: str,
+        environments: Sequence[EnvironmentSpec] | None = None,
+        suite_id: str | None = None,
+        run_id: str | None = None,
+        model_name: str | None = None,
+        dataset: str | None = None,
+        framework: str | None = None,
+        task_type: str | None = None,
+        description: str | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        is_public: bool | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Evaluation:
+        """Create an evaluation and return it; its id is ``evaluation_id``.
+
+        Args:
+            name: what it is called.
+            environments: what was evaluated: ``"owner/name"`` (must exist), a bare name (made when it does not), or
+                mappings with ``id``, ``slug`` or ``name``; further keys such as ``version_id`` are passed on. With none,
+                and no `run_id`, the `dataset` is taken as the environment.
+            suite_id, run_id: groups it belongs to, passed on as they are.
+            model_name, dataset, framework, task_type, description, tags: describe it.
+            metadata, metrics: free-form objects.
+            is_public: whether others see it; the platform's default when None.
+            timeout: seconds in all; default 60.
+
+        Raises:
+            InvalidEvaluationError: no environment, dataset or run, or a malformed one; before any request.
+            EnvironmentNotFoundError: an environment does not exist.
+        """
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidEvaluationError("name is empty or not text", field="name")
+        environments = _environments_or_dataset(environments, dataset, run_id)
+        check_environments(environments)
+        with deadline(check_timeout(timeout, DEFAULT_TIMEOUT), f"creating evaluation {name!r}"):
+            transport = await self._api.connect()
+            resolved = await resolve_environments(transport, environments, self._api.team_id)
+            body: dict[str, Any] = {
+                "name": name,
+                "environments": resolved or None,
+                "suite_id": suite_id,
+                "run_id": run_id,
+                "model_name": model_name,
+                "dataset": dataset,
+                "framework": framework,
+                "task_type": task_type,
+                "description": description,
+                "metadata": metadata,
+                "metrics": metrics,
+                "is_public": is_public,
+                "team_id": self._api.team_id or None,
+            }
+            response = await transport.request(
+                "POST",
+                "/evaluations/",
+                json={**_given(body), "tags": list(tags or ())},
+                timeout=math.inf,  # the deadline around it counts
+                idempotency_key=ids.new_id("create"),
+            )
+        evaluation = _read(response, Evaluation)
+        if not evaluation.evaluation_id:
+            raise response.broken("has no evaluation_id")
+        return evaluation
+
+    async def push_samples(
+        self,
+        evaluation_id: str,
+        samples: Samples,
+        max_payload_bytes: int | None = None,
+        max_concurrent: int | None = None,
+        progress_callback: Progress | None = None,
+        *,
+        max_workers: int | None = None,
+        strict: bool = False,
+        trim: Sequence[str] = (),
+        push_id: str | None = None,
+        resume: str | None = None,
+        timeout: float | None = None,
+    ) -> PushReceipt:
+        """Push samples, several batches at a time, each sample encoded once and sent while the rest is still read.
+
+        Values are written by the table in ``docs/values.md``; NaN and infinities become null and are counted where they
+        are scores. A sample that cannot be sent is refused and counted in the receipt, the others go on. A file is
+        checked whole before anything is sent. A plain iterable is read in a thread. What an iterable that cannot be
+        read again leaves undelivered is kept in ``~/.prime/spool`` for ``prime-async eval sync``.
+
+        Args:
+            evaluation_id: where to.
+            samples: a list, any iterable, an async iterable, or the path of a ``.jsonl`` file, a verifiers result
+                folder or a v1 ``traces.jsonl``.
+            max_payload_bytes: bytes a request may have at most; default 26,214,400 (25 MiB). Batches aim at 1 MiB.
+            max_concurrent: batches on their way at a time, default 4, 1 keeps the order on platforms that do not order
+                by index; `max_workers` is the same.
+            progress_callback: called with the number of samples settled since the last call.
+            strict: refuse NaN and infinities, by path.
+            trim: fields to leave out, in this order, of samples that are too large; named in the receipt.
+            push_id: names the push (letters, digits, ``-`` and ``_``): where the platform knows sample ranges, repeating
+                it with the same samples changes nothing, whatever happened in between.
+            resume: token of a receipt; only what is missing is sent.
+            timeout: seconds in all; default 86,400 (a day), each batch at most 300.
+
+        Returns:
+            The receipt: what was stored and what was refused.
+
+        Raises:
+            UsageError: an argument is wrong; before any request.
+            InvalidSampleError: a file cannot be read or has broken lines; before any request.
+            PartialPushError: samples are undelivered, spooled or unknown; ``.receipt`` says which.
+            EvaluationNotFoundError, UnauthorizedError, PaymentRequiredError, ForbiddenError: nothing was stored.
+        """
+        options = PushOptions.checked(
+            evaluation_id,
+            max_payload_bytes=max_payload_bytes,
+            max_concurrent=max_concurrent,
+            max_workers=max_workers,
+            progress=progress_callback,
+            strict=strict,
+            trim=trim,
+            push_id=push_id,
+            resume=resume,
+            timeout=timeout,
+        )
+        return await push_samples(self._api, samples, options)
+
+    async def finalize_evaluation(
+        self,
+        evaluation_id: str,
+        metrics: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Evaluation:
+        """Close an evaluation and store its final metrics. May be repeated; the last metrics count.
+
+        Raises:
+            EvaluationNotFoundError: there is no such evaluation.
+        """
+        path = f"{_path(evaluation_id)}/finalize"
+        response = await self._send(
+            evaluation_id,
+            "POST",
+            path,
+            json={"metrics": metrics} if metrics else {},
+            timeout=timeout,
+            idempotency_key=ids.new_id("finalize"),
+        )
+        return _read(response, Evaluation)
+
+    async def get_evaluation(
+        self, evaluation_id: str, *, timeout: float | None = None
+    ) -> Evaluation:
+        """Return one evaluation.
+
+        Raises:
+            EvaluationNotFoundError: there is no such evaluation.
+        """
+        response = await self._send(evaluation_id, "GET", _path(evaluation_id), timeout=timeout)
+        return _read(response, Evaluation)
+
+    async def list_evaluations(
+        self,
+        env_name: str | None = None,
+        suite_id: str | None = None,
+        skip: int = 0,
+        limit: int = 50,
+        *,
+        team_id: str | None = None,
+        timeout: float | None = None,
+    ) -> EvaluationList:
+        """Return one page of evaluations, newest first.
+
+        Args:
+            env_name, suite_id: only those of this environment or suite.
+            skip: how many to pass over.
+            limit: how many to return, 1 to 1,000.
+            team_id: only those of this team; default is the client's team.
+            timeout: seconds in all; default 60.
+
+        Raises:
+            UsageError: `skip` or `limit` is out of range.
+        """
+        _check_range("skip", skip, 0, None)
+        _check_range("limit", limit, 1, MAX_PAGE)
+        transport = await self._api.connect()
+        response = await transport.request(
+            "GET",
+            "/evaluations/",
+            params={
+                "skip": skip,
+                "limit": limit,
+                "environment_name": env_name or None,
+                "suite_id": suite_id or None,
+                "team_id": team_id or self._api.team_id or None,
+            },
+            timeout=timeout,
+        )
+        return _read(response, EvaluationList)
+
+    async def iter_evaluations(
+        self,
+        env_name: str | None = None,
+        suite_id: str | None = None,
+        *,
+        team_id: str | None = None,
+        page_size: int = 100,
+    ) -> AsyncIterator[Evaluation]:
+        """Yield every evaluation, newest first, reading page by page.
+
+        Raises:
+            UsageError: `page_size` is out of range.
+        """
+        skip = 0
+        while True:
+            page = await self.list_evaluations(env_name, suite_id, skip, page_size, team_id=team_id)
+            for evaluation in page.evaluations:
+                yield evaluation
+            skip += len(page.evaluations)
+            if not page.evaluations or skip >= page.total:
+                return
+
+    async def update_evaluation(
+        self,
+        evaluation_id: str,
+        name: str | None = None,
+        model_name: str | None = None,
+        dataset: str | None = None,
+        framework: str | None = None,
+        task_type: str | None = None,
+        description: str | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Evaluation:
+        """Change the given fields; those left at None stay as they are, ``tags=[]`` clears the tags.
+
+        Raises:
+            EvaluationNotFoundError: there is no such evaluation.
+            UsageError: nothing to change.
+        """
+        body = _given(
+            {
+                "name": name,
+                "model_name": model_name,
+                "dataset": dataset,
+                "framework": framework,
+                "task_type": task_type,
+                "description": description,
+                "tags": None if tags is None else list(tags),
+                "metadata": metadata,
+                "metrics": metrics,
+            }
+        )
+        if not body:
+            raise UsageError("nothing to change: give at least one field", field="name")
+        response = await self._send(
+            evaluation_id, "PUT", _path(evaluation_id), json=body, timeout=timeout
+        )
+        return _read(response, Evaluation)
+
+    async def delete_evaluation(self, evaluation_id: str, *, timeout: float | None = None) -> None:
+        """Delete an evaluation and its samples.
+
+        Raises:
+            EvaluationNotFoundError: there is no such evaluation.
+        """
+        await self._send(evaluation_id, "DELETE", _path(evaluation_id), timeout=timeout)
+
+    async def get_samples(
+        self, evaluation_id: str, page: int = 1, limit: int = 100, *, timeout: float | None = None
+    ) -> SamplePage:
+        """Return one page of samples, in input order, each equal to what was pushed.
+
+        Args:
+            evaluation_id: of what.
+            page: from 1.
+            limit: samples per page, 1 to 1,000.
+            timeout: seconds in all; default 60.
+
+        Raises:
+            EvaluationNotFoundError: there is no such evaluation.
+            UsageError: `page` or `limit` is out of range.
+        """
+        _check_range("page", page, 1, None)
+        _check_range("limit", limit, 1, MAX_PAGE)
+        response = await self._send(
+            evaluation_id,
+            "GET",
+            f"{_path(evaluation_id)}/samples",
+            params={"page": page, "limit": limit},
+            timeout=timeout,
+        )
+        return await decode_samples(response)
+
+    async def iter_samples(
+        self, evaluation_id: str, *, page_size: int = 100
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield every sample of an evaluation, in input order, reading page by page.
+
+        Raises:
+            EvaluationNotFoundError: there is no such evaluation.
+            UsageError: `page_size` is out of range.
+        """
+        number = 1
+        while True:
+            page = await self.get_samples(evaluation_id, number, page_size)
+            for sample in page.samples:
+                yield sample
+            if not page.samples or not (page.has_more or number * page_size < page.total):
+                return
+            number += 1
+
+    async def wait_for_evaluation(
+        self,
+        evaluation_id: str,
+        *,
+        poll_interval: float | None = None,
+        timeout: float | None = None,
+    ) -> Evaluation:
+        """Wait until an evaluation has a final status (COMPLETED, FAILED, CANCELLED or TIMEOUT) and return it.
+
+        Args:
+            evaluation_id: which.
+            poll_interval: seconds between looks; by default they grow from 0.25 to 10.
+            timeout: seconds to wait; default 86,400 (a day), ``math.inf`` without end.
+
+        Raises:
+            APITimeoutError: it is not final in time.
+            EvaluationNotFoundError: there is no such evaluation.
+        """
+        return await wait_until_terminal(
+            lambda: self.get_evaluation(evaluation_id), evaluation_id, poll_interval, timeout
+        )
+
+    async def create_hosted_evaluation(
+        self,
+        environment_ids: Sequence[str],
+        inference_model: str,
+        eval_config: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        team_id: str | None = None,
+        timeout: float | None = None,
+    ) -> HostedEvaluation:
+        """Ask the platform to run an evaluation itself, one per environment.
+
+        Args:
+            environment_ids: environments to evaluate in.
+            inference_model: model id, such as ``openai/gpt-4.1-mini``.
+            eval_config: how: ``num_examples``, ``rollouts_per_example``, ``env_args`` and so on.
+            name: what it is called.
+            team_id: team to run it for; default is the client's team.
+            timeout: seconds in all; default 60.
+
+        Raises:
+            InvalidEvaluationError: no environment or model; before any request.
+        """
+        if isinstance(environment_ids, str) or not environment_ids:
+            raise InvalidEvaluationError(
+                "environment_ids is not a list of ids", field="environment_ids"
+            )
+        if not inference_model:
+            raise InvalidEvaluationError("inference_model is empty", field="inference_model")
+        transport = await self._api.connect()
+        body = {
+            "environment_ids": list(environment_ids),
+            "inference_model": inference_model,
+            "eval_config": eval_config,
+            "name": name,
+            "team_id": team_id or self._api.team_id or None,
+        }
+        response = await transport.request(
+            "POST",
+            "/hosted-evaluations",
+            json=_given(body),
+            timeout=timeout,
+            idempotency_key=ids.new_id("hosted"),
+        )
+        return _read(response, HostedEvaluation)
+
+    async def cancel_hosted_evaluation(
+        self, evaluation_id: str, *, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Stop a hosted evaluation; harmless when it has ended. Returns the answer, with ``message`` if there is one.
+
+        Raises:
+            EvaluationNotFoundError: there is no such evaluation.
+        """
+        path = f"/hosted-evaluations/{path_segment(evaluation_id, 'evaluation_id')}/cancel"
+        response = await self._send(
+            evaluation_id, "PATCH", path, timeout=timeout, replay=Replay.SAFE
+        )
+        return response.json()
+
+    async def get_hosted_logs(self, evaluation_id: str, *, timeout: float | None = None) -> str:
+        """Return the whole log of a hosted evaluation so far, "" while there is none.
+
+        Raises:
+            EvaluationNotFoundError: there is no such evaluation.
+        """
+        path = f"/hosted-evaluations/{path_segment(evaluation_id, 'evaluation_id')}/logs"
+        response = await self._send(evaluation_id, "GET", path, timeout=timeout)
+        return str(response.json().get("logs") or "")
+
+    async def _send(self, evaluation_id: str, method: str, path: str, **options: Any) -> Response:
+        """Send a request about one evaluation; a 404 says which."""
+        transport = await self._api.connect()
+        try:
+            return await transport.request(method, path, **options)
+        except EvaluationNotFoundError:
+            raise
+        except NotFoundError as error:
+            raise not_found(evaluation_id, error) from error
+
+
+def _environments_or_dataset(
+    environments: Sequence[EnvironmentSpec] | None, dataset: str | None, run_id: str | None
+) -> Sequence[EnvironmentSpec]:
+    """Say which environments are meant: those given, or with none (and no run) the dataset as one."""
+    if environments or run_id:
+        return environments or ()
+    if not dataset:
+        raise InvalidEvaluationError(
+            "an evaluation belongs to an environment, a dataset or a run; none is given",
+            field="environments",
+            hint='pass environments=["owner/name"], dataset="name" or run_id=',
+        )
+    return (dataset,)
+
+
+def _path(evaluation_id: str) -> str:
+    return f"/evaluations/{path_segment(evaluation_id, 'evaluation_id')}"
+
+
+def _given(body: dict[str, Any]) -> dict[str, Any]:
+    """Drop the fields that are None: on this wire, leaving out means leaving alone."""
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def _read(response: Response, model: type[R]) -> R:
+    try:
+        return model.from_wire(response.json())
+    except msgspec.ValidationError as error:
+        raise response.broken(f"does not fit {model.__name__}: {error}") from error
+
+
+def _check_range(field: str, value: int, lowest: int, highest: int | None) -> None:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or value < lowest
+        or (highest and value > highest)
+    ):
+        bounds = f"at least {lowest}" if highest is None else f"{lowest} to {highest}"
+        raise UsageError(f"{field} is {value!r}; it must be a whole number, {bounds}", field=field)

@@ -1,0 +1,188 @@
+"""Feeds: samples from a plain or an asynchronous iterable, read ahead within a bound, without ever holding the loop.
+
+A plain iterable runs in a thread of its own, because its ``next()`` may block; an asynchronous one in a task. Either
+way what has been read is handed over after a short quiet, so that a source that pauses does not hold back what it gave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterable, Iterable
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from prime_async.evals.encoding import SLICE_BYTES, SLICE_SECONDS, SampleEncoder, Slice
+from prime_async.spool import Ranges
+
+__all__ = ["AsyncFeed", "IterableFeed"]
+
+_READ_AHEAD = 4 * SLICE_BYTES
+"""Encoded bytes a feed holds at most, one sample beyond."""
+
+_LINGER = 0.1
+"""Seconds of quiet after which an empty slice tells the push to send what it has."""
+
+
+class _Feed:
+    """The shared half: a bounded store between one producer and the push."""
+
+    rereadable = False
+    source = None
+
+    def __init__(self, encoder: SampleEncoder, skip: Ranges) -> None:
+        self._encoder = encoder
+        self._skip = skip
+        self._ready: list[tuple[int, bytes]] = []
+        self._bytes = 0
+        self._news = asyncio.Event()
+        self._ended = False
+        self._quiet = False
+        self._error: BaseException | None = None
+        self.total: int | None = None
+
+    async def next_slice(self) -> Slice | None:
+        """Return what was read meanwhile, an empty slice after a quiet, None at the end.
+
+        Raises:
+            Exception: whatever the user's iterable raised, after everything before it was handed over.
+        """
+        if not self._ready and not self._ended:
+            await self._wait_for_news()
+        self._news.clear()
+        ended = self._ended  # read before taking: what comes between the two is taken next time
+        taken = Slice(self._take())
+        if taken.samples or not ended:
+            return taken
+        if self._error is not None:
+            raise self._error
+        return None
+
+    async def _wait_for_news(self) -> None:
+        with anyio.move_on_after(None if self._quiet else _LINGER):
+            await self._news.wait()
+            self._quiet = False
+            return
+        self._quiet = True  # said once: the next wait has no limit
+
+    def _take(self) -> list[tuple[int, bytes]]:
+        raise NotImplementedError
+
+
+class IterableFeed(_Feed):
+    """Reads a plain iterable in a thread."""
+
+    def __init__(self, samples: Iterable[Any], encoder: SampleEncoder, skip: Ranges) -> None:
+        super().__init__(encoder, skip)
+        self._samples = samples
+        self._loop = asyncio.get_running_loop()
+        self._room = threading.Condition()
+        self._stopped = False
+
+    def start(self, group: TaskGroup) -> None:
+        """Begin to read."""
+        # A daemon, not a pool worker: next() of a stuck source cannot be interrupted and must not hold up the exit.
+        threading.Thread(target=self._run, name="prime-async push source", daemon=True).start()
+
+    async def aclose(self) -> None:
+        """Stop reading; a source that is inside its ``next()`` is left behind."""
+        with self._room:
+            self._stopped = True
+            self._room.notify_all()
+
+    def _run(self) -> None:
+        index = -1
+        try:
+            for index, sample in enumerate(self._samples):
+                data = None if index in self._skip else self._encoder.encode(index, sample)
+                if data is not None and not self._put(index, data):
+                    return
+            self.total = index + 1
+        except BaseException as error:  # handed to the push, which raises it in the caller's task
+            self._error = error
+        self._ended = True
+        self._wake()
+
+    def _put(self, index: int, data: bytes) -> bool:
+        with self._room:
+            while self._bytes >= _READ_AHEAD and not self._stopped:
+                self._room.wait()
+            first = not self._ready
+            self._ready.append((index, data))
+            self._bytes += len(data)
+        if first:
+            self._wake()
+        return not self._stopped
+
+    def _wake(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    def _take(self) -> list[tuple[int, bytes]]:
+        with self._room:
+            taken, self._ready, self._bytes = self._ready, [], 0
+            self._room.notify_all()
+        return taken
+
+
+class AsyncFeed(_Feed):
+    """Reads an asynchronous iterable in a task."""
+
+    def __init__(self, samples: AsyncIterable[Any], encoder: SampleEncoder, skip: Ranges) -> None:
+        super().__init__(encoder, skip)
+        self._samples = samples
+        self._room = asyncio.Event()
+        self._scope = anyio.CancelScope()
+
+    def start(self, group: TaskGroup) -> None:
+        """Begin to read."""
+        group.start_soon(self._run, name="prime-async push source")
+
+    async def aclose(self) -> None:
+        """Stop reading; the iterable is closed in the task that read it."""
+        self._scope.cancel()
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                await self._read()
+        except Exception as error:  # handed to the push, which raises it after what came before
+            self._error = error
+        finally:
+            self._ended = True
+            self._news.set()
+
+    async def _read(self) -> None:
+        index = -1
+        over = time.perf_counter() + SLICE_SECONDS
+        iterator = aiter(self._samples)
+        try:
+            async for sample in iterator:
+                index += 1
+                data = None if index in self._skip else self._encoder.encode(index, sample)
+                if data is not None:
+                    await self._put(index, data)
+                if time.perf_counter() >= over:
+                    await anyio.sleep(0)
+                    over = time.perf_counter() + SLICE_SECONDS
+            self.total = index + 1
+        finally:
+            if callable(close := getattr(iterator, "aclose", None)):
+                with anyio.CancelScope(shield=True):
+                    await close()
+
+    async def _put(self, index: int, data: bytes) -> None:
+        while self._bytes >= _READ_AHEAD:
+            self._room.clear()
+            await self._room.wait()
+        self._ready.append((index, data))
+        self._bytes += len(data)
+        self._news.set()
+
+    def _take(self) -> list[tuple[int, bytes]]:
+        taken, self._ready, self._bytes = self._ready, [], 0
+        self._room.set()
+        return taken

@@ -1,0 +1,29 @@
+"""The only place that speaks HTTP: sessions, deadlines, retries, proxies, certificates, streams."""
+
+from prime_async.transport.body import Body, BytesBody
+from prime_async.transport.client import (
+    DEFAULT_TIMEOUT,
+    IDEMPOTENCY,
+    Transport,
+    path_segment,
+)
+from prime_async.transport.deadlines import check_timeout, deadline
+from prime_async.transport.policy import Replay, RetryBudget, RetryPolicy
+from prime_async.transport.responses import Response
+from prime_async.transport.streams import StreamedResponse
+
+__all__ = [
+    "Body",
+    "BytesBody",
+    "DEFAULT_TIMEOUT",
+    "IDEMPOTENCY",
+    "Replay",
+    "Response",
+    "RetryBudget",
+    "RetryPolicy",
+    "StreamedResponse",
+    "Transport",
+    "check_timeout",
+    "deadline",
+    "path_segment",
+]

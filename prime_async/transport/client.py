@@ -1,0 +1,420 @@
+"""`Transport`: one configured way to the platform, with deadlines, retries and one shared budget."""
+
+from __future__ import annotations
+
+import logging
+import math
+import platform
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+import aiohttp
+import anyio
+import msgspec
+
+from prime_async._version import __version__
+from prime_async.errors import APIError, APITimeoutError, ProtocolError, UsageError
+from prime_async.transport.body import Body, BytesBody, payload_of
+from prime_async.transport.deadlines import check_timeout
+from prime_async.transport.faults import Fault, classify
+from prime_async.transport.gate import Gate
+from prime_async.transport.policy import (
+    MAX_RETRY_AFTER,
+    Replay,
+    RetryBudget,
+    RetryPolicy,
+    is_safe,
+    process_budget,
+)
+from prime_async.transport.responses import Response, error_from_response
+from prime_async.transport.sessions import SessionPool
+from prime_async.transport.streams import StreamedResponse
+
+__all__ = ["DEFAULT_TIMEOUT", "IDEMPOTENCY", "Transport", "path_segment"]
+
+DEFAULT_TIMEOUT = 60.0
+"""Seconds a plain call may take in all, retries included."""
+
+IDEMPOTENCY = "idempotency"
+"""Feature of platforms that answer a repeated ``Idempotency-Key`` with the first answer."""
+
+_FEATURES_HEADER = "X-Prime-Features"
+_MAX_ANSWER = 256 * 2**20
+_LOGGER = logging.getLogger("prime_async.transport")
+
+
+@dataclass(slots=True)
+class _Call:
+    """One logical request over all its tries."""
+
+    method: str
+    path: str
+    url: str
+    params: list[tuple[str, str]]
+    headers: dict[str, str]
+    body: Body | None
+    safe: bool
+    deduplicated_by: str | None
+    deadline: float
+    last_error: APIError | None = None
+    unsettled: bool = False
+    """A try ended so that the request may have been carried out."""
+
+
+class Transport:
+    """Sends requests to one platform.
+
+    Args:
+        base_url: the platform's address, without ``/api/v1``.
+        api_key: sent as a bearer token; None sends none.
+        unix_socket: path of a socket to use in place of TCP.
+        user_agent: replaces the default ``prime-async/<version> python/<version>``.
+        timeout: default seconds per call, retries included.
+        retry: how often and how soon; see :class:`RetryPolicy`.
+        budget: limits retries over all clients that share it; default is the process's own.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        api_key: str | None = None,
+        unix_socket: str | None = None,
+        user_agent: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        retry: RetryPolicy | None = None,
+        budget: RetryBudget | None = None,
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.timeout = check_timeout(timeout, DEFAULT_TIMEOUT)
+        self.retry = retry or RetryPolicy()
+        self._budget = budget or process_budget
+        self._headers = {
+            "Accept": "application/json",
+            "User-Agent": user_agent
+            or f"prime-async/{__version__} python/{platform.python_version()}",
+        }
+        self._authorization = f"Bearer {api_key}" if api_key else None
+        self._sessions = SessionPool(self.base_url, unix_socket)
+        self._gate = Gate()
+        self._features: frozenset[str] | None = None
+
+    def __repr__(self) -> str:
+        return f"Transport(base_url={self.base_url!r})"
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the platform said it can do beyond the official wire; empty until the first answer."""
+        return self._features or frozenset()
+
+    async def aclose(self) -> None:
+        """Close the connections. The transport opens new ones when it is used again."""
+        await self._sessions.aclose()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        json: Any = None,
+        body: Body | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        replay: Replay = Replay.AUTO,
+        idempotency_key: str | None = None,
+        deduplicated_by: str | None = None,
+        auth: bool = True,
+    ) -> Response:
+        """Send one request and return its 2xx answer.
+
+        Args:
+            path: below ``/api/v1``, with a leading slash; ids in it come from :func:`path_segment`.
+            params: query; None values are left out, lists repeat the name.
+            json: encoded by msgspec; `body` is for anything larger.
+            timeout: seconds in all, retries included; None is the transport's default, ``math.inf`` unlimited.
+            replay: whether a repeat is harmless.
+            idempotency_key: sent as ``Idempotency-Key``; makes a repeat harmless where the platform knows keys.
+            deduplicated_by: name of the platform feature that makes a repeat of this request harmless.
+
+        Raises:
+            APITimeoutError: the deadline passed.
+            APIConnectionError: no connection, or it broke.
+            APIError: the child of the answer's status.
+            ProtocolError: the answer is not HTTP, or too large.
+        """
+        seconds = check_timeout(timeout, self.timeout)
+        call = self._call(method, path, params, headers, auth, seconds)
+        call.safe = is_safe(method, replay)
+        call.deduplicated_by = deduplicated_by
+        call.body = (
+            BytesBody(msgspec.json.encode(json)) if body is None and json is not None else body
+        )
+        if idempotency_key is not None:
+            call.headers["Idempotency-Key"] = idempotency_key
+            call.deduplicated_by = deduplicated_by or IDEMPOTENCY
+        with anyio.move_on_at(call.deadline) as scope:
+            return await self._tries(call)
+        assert scope.cancelled_caught
+        self._out_of_time(call, seconds)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        idle_timeout: float = DEFAULT_TIMEOUT,
+        auth: bool = True,
+    ) -> AsyncIterator[StreamedResponse]:
+        """Open a streamed answer; retried only until its head arrives.
+
+        Args:
+            timeout: seconds for the whole stream; None is unlimited here, silence is bounded by `idle_timeout`.
+            idle_timeout: seconds without a byte before the stream counts as dead.
+
+        Raises:
+            APITimeoutError, APIConnectionError, APIError: as :meth:`request`, from here or from the iterators.
+        """
+        seconds = check_timeout(timeout, math.inf)
+        call = self._call(method, path, params, headers, auth, seconds)
+        call.safe = is_safe(method, Replay.AUTO)
+        raw = None
+        with anyio.move_on_at(min(call.deadline, anyio.current_time() + idle_timeout)):
+            raw = await self._tries_to_head(call)
+        if raw is None:
+            self._out_of_time(call, min(seconds, idle_timeout))
+        try:
+            yield StreamedResponse(raw, call.method, call.url, call.deadline, idle_timeout)
+        finally:
+            raw.close()
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None,
+        headers: Mapping[str, str] | None,
+        auth: bool,
+        seconds: float,
+    ) -> _Call:
+        merged = {**self._headers, **(headers or {})}
+        if auth and self._authorization:
+            merged["Authorization"] = self._authorization
+        return _Call(
+            method=method,
+            path=path,
+            url=f"{self.base_url}/api/v1{path}",
+            params=_query(params),
+            headers=merged,
+            body=None,
+            safe=False,
+            deduplicated_by=None,
+            deadline=anyio.current_time() + seconds,
+        )
+
+    async def _tries(self, call: _Call) -> Response:
+        attempt = 1
+        while True:
+            await self._gate.wait()
+            try:
+                if call.unsettled:
+                    await self._settle(call)
+                response = await self._once(call)
+            except APIError as error:
+                call.last_error = error
+                await self._prepare_retry(call, error, attempt)
+            else:
+                self._budget.succeeded()
+                return response
+            attempt += 1
+
+    async def _tries_to_head(self, call: _Call) -> aiohttp.ClientResponse:
+        attempt = 1
+        while True:
+            await self._gate.wait()
+            try:
+                return await self._open(call)
+            except APIError as error:
+                call.last_error = error
+                await self._prepare_retry(call, error, attempt)
+            attempt += 1
+
+    async def _once(self, call: _Call) -> Response:
+        raw = await self._open(call)
+        try:
+            body = await _read(raw, call)
+        except Exception as error:
+            self._raise_fault(call, classify(error), error)
+        finally:
+            raw.release()
+        return Response(raw.status, raw.headers, body, call.method, call.url)
+
+    async def _open(self, call: _Call) -> aiohttp.ClientResponse:
+        """Send the request once and return the answer when its head says 2xx."""
+        session = await self._sessions.get()
+        proxy = self._sessions.proxy
+        try:
+            raw = await session.request(
+                call.method,
+                call.url,
+                params=call.params,
+                headers=self._headers_through_proxy(call),
+                data=None if call.body is None else payload_of(call.body),
+                proxy=None if proxy is None else proxy.url,
+                proxy_headers=None if proxy is None else proxy.headers,
+            )
+        except Exception as error:
+            self._raise_fault(call, classify(error), error)
+        self._learn(raw)
+        if raw.status >= 300:
+            await self._raise_status(call, raw)
+        return raw
+
+    def _headers_through_proxy(self, call: _Call) -> dict[str, str]:
+        """Plain http through a proxy carries the proxy's credentials itself; https hands them over at CONNECT."""
+        proxy = self._sessions.proxy
+        if proxy is None or call.url.startswith("https:"):
+            return call.headers
+        return {**call.headers, **proxy.headers}
+
+    def _learn(self, raw: aiohttp.ClientResponse) -> None:
+        """Note what the platform can do; an answer without the header (a proxy's error page) takes nothing back."""
+        text = raw.headers.get(_FEATURES_HEADER)
+        if text is not None:
+            self._features = frozenset(part.strip() for part in text.split(",") if part.strip())
+        elif self._features is None and raw.status < 500:
+            self._features = frozenset()
+
+    async def _raise_status(self, call: _Call, raw: aiohttp.ClientResponse) -> NoReturn:
+        try:
+            body = await _read(raw, call)
+        except aiohttp.ClientError:
+            body = b""  # the status alone already says what happened
+        finally:
+            raw.release()
+        error = error_from_response(
+            status=raw.status,
+            headers=raw.headers,
+            body=body,
+            method=call.method,
+            url=call.url,
+            replayable=call.safe,
+        )
+        if error.retry_after is not None and raw.status in (429, 503):
+            self._gate.close_for(min(error.retry_after, MAX_RETRY_AFTER))
+        raise error
+
+    def _raise_fault(self, call: _Call, fault: Fault | None, error: Exception) -> NoReturn:
+        if fault is None:
+            raise error
+        raise fault.to_error(method=call.method, url=call.url, safe=call.safe) from error
+
+    async def _prepare_retry(self, call: _Call, error: APIError, attempt: int) -> None:
+        """Wait until the next try is due, or raise the error when there is none."""
+        if attempt >= self.retry.tries or not self._may_repeat(call, error):
+            raise error
+        delay = self.retry.delay(attempt, error.retry_after)
+        if delay > MAX_RETRY_AFTER:
+            error.hint = f"the platform asks to wait {delay:.0f} s, longer than the {MAX_RETRY_AFTER:.0f} s we wait"
+            raise error
+        if anyio.current_time() + delay >= call.deadline:
+            raise error
+        if not self._budget.take():
+            error.hint = "not tried again: this process has spent its retry budget"
+            raise error
+        _LOGGER.info(
+            "retry method=%s url=%s attempt=%d in=%.2fs cause=%s",
+            call.method,
+            call.url,
+            attempt,
+            delay,
+            error,
+        )
+        await anyio.sleep(delay)
+
+    def _may_repeat(self, call: _Call, error: APIError) -> bool:
+        call.unsettled = call.unsettled or (error.ambiguous and not call.safe)
+        if call.unsettled and call.deduplicated_by is None:
+            return False
+        return error.retryable
+
+    async def _settle(self, call: _Call) -> None:
+        """Before repeating what may have been carried out: make sure that the platform recognises the repeat.
+
+        Asks the platform when no answer has told yet, as often as it takes within the tries. Raises the error of the
+        unsettled try when repeating could do the work twice.
+        """
+        if self._features is None:
+            try:
+                await self._once(self._probe(call))
+            except APIError:
+                if self._features is None:
+                    raise  # still no word from the platform: this counts as a try
+        if call.deduplicated_by not in self.features:
+            call.deduplicated_by = None
+            assert call.last_error is not None
+            raise call.last_error
+
+    def _probe(self, call: _Call) -> _Call:
+        probe = self._call("GET", "/user/whoami", None, None, True, math.inf)
+        probe.safe = True
+        probe.deadline = call.deadline
+        return probe
+
+    def _out_of_time(self, call: _Call, seconds: float) -> NoReturn:
+        last = call.last_error
+        raise APITimeoutError(
+            f"{call.method} {call.url} did not end within {seconds:g} s"
+            + (f"; last: {last}" if last else ""),
+            budget="total",
+            seconds=seconds,
+            method=call.method,
+            url=call.url,
+            ambiguous=not call.safe,
+            hint=None if call.safe else "it may have been carried out",
+        ) from last
+
+
+async def _read(raw: aiohttp.ClientResponse, call: _Call) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in raw.content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MAX_ANSWER:
+            raise ProtocolError(
+                f"the answer to {call.method} {call.url} is larger than {_MAX_ANSWER >> 20} MiB",
+                status=raw.status,
+                method=call.method,
+                url=call.url,
+            )
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def path_segment(value: str, field: str) -> str:
+    """Make an id safe inside a path.
+
+    Raises:
+        UsageError: empty, not text, or a name that would leave its place (``.``, ``..``, with a slash).
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise UsageError(f"{field} is empty or not text", field=field)
+    if value in (".", "..") or "/" in value or "\\" in value:
+        raise UsageError(f"{field} {value!r} is not an id", field=field)
+    return quote(value, safe="")
+
+
+def _query(params: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for name, value in (params or {}).items():
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if item is not None:
+                pairs.append((name, str(item).lower() if isinstance(item, bool) else str(item)))
+    return pairs

@@ -1,0 +1,133 @@
+"""What comes back: answers, and the errors that failed answers become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from prime_async.errors import APIError, ProtocolError, UnauthorizedError, error_class_for_status
+from prime_async.transport.policy import RETRYABLE_STATUSES, parse_retry_after
+
+__all__ = ["Response", "error_from_response"]
+
+_DETAIL_LIMIT = 4096
+_MESSAGE_LIMIT = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A complete answer.
+
+    Attributes:
+        status: HTTP status, always 2xx.
+        headers: names in any case.
+        body: the bytes, inflated.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+    method: str
+    url: str
+
+    def json(self) -> dict[str, Any]:
+        """Decode the JSON object; an empty body (204) is an empty object.
+
+        Raises:
+            ProtocolError: the body is not JSON, or not an object.
+        """
+        if not self.body:
+            return {}
+        try:
+            decoded = msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise self.broken(f"is not JSON ({error})") from error
+        if not isinstance(decoded, dict):
+            raise self.broken(f"is JSON but a {type(decoded).__name__}, not an object")
+        return decoded
+
+    def broken(self, what: str) -> ProtocolError:
+        """Make the error for an answer that cannot be used."""
+        return ProtocolError(
+            f"the answer to {self.method} {self.url} {what}",
+            status=self.status,
+            detail=_excerpt(self.body),
+            request_id=self.headers.get("X-Request-Id"),
+            method=self.method,
+            url=self.url,
+            hint="is this address really the platform's API?",
+        )
+
+
+def error_from_response(
+    *, status: int, headers: Mapping[str, str], body: bytes, method: str, url: str, replayable: bool
+) -> APIError:
+    """Turn a failed answer into the error of its status.
+
+    Reads ``{"detail": …}`` (text, or a list of field errors) and ``{"error": {"code", "message"}}``; anything else is
+    quoted in short.
+    """
+    detail, code, message = _read_fault(body)
+    kind = error_class_for_status(status)
+    retry_after = parse_retry_after(headers.get("Retry-After"))
+    locked = status == 409 and (code == "locked" or retry_after is not None)
+    return kind(
+        f"HTTP {status} for {method} {url}: {message}"[:_MESSAGE_LIMIT],
+        status=status,
+        code=code,
+        detail=detail,
+        request_id=headers.get("X-Request-Id"),
+        method=method,
+        url=url,
+        retry_after=retry_after,
+        ambiguous=not replayable and (status >= 500 or status == 408 or locked),
+        retryable=status in RETRYABLE_STATUSES or locked,
+        hint=_hint(kind),
+    )
+
+
+def _read_fault(body: bytes) -> tuple[Any, str | None, str]:
+    try:
+        decoded = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        text = _excerpt(body)
+        return text, None, text or "no explanation"
+    if not isinstance(decoded, dict):
+        return decoded, None, str(decoded)
+    error = decoded.get("error")
+    error = error if isinstance(error, dict) else {"message": error}
+    detail = decoded.get("detail", error.get("message"))
+    code = error.get("code")
+    message = error.get("message") or _in_words(detail) or _in_words(decoded.get("message"))
+    return detail, code if isinstance(code, str) else None, str(message or _excerpt(body))
+
+
+def _in_words(detail: Any) -> str:
+    """One line per refused field: ``name: what is wrong``."""
+    if not isinstance(detail, list):
+        return "" if detail is None else str(detail)
+    lines = []
+    for entry in detail:
+        if isinstance(entry, dict):
+            place = ".".join(str(part) for part in entry.get("loc", ()) if part != "body")
+            lines.append(
+                f"{place}: {entry.get('msg', '')}" if place else str(entry.get("msg", entry))
+            )
+        else:
+            lines.append(str(entry))
+    return "; ".join(lines)
+
+
+def _hint(kind: type[APIError]) -> str | None:
+    if kind is UnauthorizedError:
+        return "check PRIME_API_KEY or the key of the current context"
+    if kind.__name__ == "PaymentRequiredError":
+        return "add credit to the account or team, or choose another team"
+    return None
+
+
+def _excerpt(body: bytes) -> str:
+    return body[:_DETAIL_LIMIT].decode("utf-8", "replace").strip()
