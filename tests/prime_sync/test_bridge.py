@@ -1,0 +1,457 @@
+"""Calls through the bridge: one test per row of behaviour that a sync client promises."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import sys
+import threading
+import traceback
+import types
+import warnings
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from prime_async.errors import PrimeError, WrongLoopError
+from prime_sync import _bridge
+from prime_sync._bridge import Bridge
+from prime_sync._mailbox import Mailbox
+
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE")
+
+
+async def echo(value: Any) -> Any:
+    return value
+
+
+async def fail(error: BaseException) -> None:
+    raise error
+
+
+def test_returns_the_value_and_raises_the_error_itself(bridge: Bridge) -> None:
+    """A call gives back the very object the coroutine returned or raised."""
+    value, error = object(), ValueError("no")
+    assert bridge.call(echo(value)) is value
+    with pytest.raises(ValueError, match="no") as caught:
+        bridge.call(fail(error))
+    assert caught.value is error
+
+
+def test_nothing_starts_before_the_first_call() -> None:
+    """A bridge that was only made, and closed, has no thread and no loop."""
+    before = threading.active_count()
+    made = Bridge()
+    assert threading.active_count() == before
+    made.close()
+
+
+def test_one_thread_and_one_loop_for_all_calls(bridge: Bridge) -> None:
+    """Every calling thread is served by the same loop."""
+
+    async def where() -> tuple[int, int]:
+        return threading.get_ident(), id(asyncio.get_running_loop())
+
+    with ThreadPoolExecutor(8) as pool:
+        places = set(pool.map(lambda _: bridge.call(where()), range(64)))
+    assert len(places) == 1
+
+
+def test_eight_threads_with_a_thousand_calls_each(bridge: Bridge) -> None:
+    """Calls from many threads at once never mix up their results."""
+
+    async def add(a: int, b: int) -> int:
+        await asyncio.sleep(0)
+        return a + b
+
+    def work(thread: int) -> int:
+        return sum(bridge.call(add(thread, number)) for number in range(1000))
+
+    with ThreadPoolExecutor(8) as pool:
+        sums = list(pool.map(work, range(8)))
+    assert sums == [1000 * thread + 499_500 for thread in range(8)]
+
+
+def test_context_variables_of_the_caller_are_seen(bridge: Bridge) -> None:
+    """The coroutine sees the caller's context, each caller its own."""
+
+    async def read() -> str:
+        return VARIABLE.get()
+
+    def with_value(value: str) -> str:
+        VARIABLE.set(value)
+        return bridge.call(read())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(with_value, "abcd")) == list("abcd")
+
+
+def test_background_work_goes_on_between_calls(bridge: Bridge) -> None:
+    """A task that one call started moves on while no call is running."""
+    done = threading.Event()
+    tasks = set()
+
+    async def begin() -> None:
+        async def later() -> None:
+            await asyncio.sleep(0.01)
+            done.set()
+
+        tasks.add(asyncio.create_task(later()))
+
+    bridge.call(begin())
+    assert done.wait(5)
+
+
+def test_worker_threads_of_anyio_are_kept_between_calls(bridge: Bridge) -> None:
+    """Two calls that use a thread use the same one: the loop has a root task for anyio."""
+    anyio = pytest.importorskip("anyio.to_thread")
+
+    async def in_thread() -> int:
+        ident: int = await anyio.run_sync(threading.get_ident)
+        return ident
+
+    assert bridge.call(in_thread()) == bridge.call(in_thread())
+
+
+async def test_inside_a_running_loop_it_works_and_warns_once_per_line(bridge: Bridge) -> None:
+    """FR-01: a blocking call in async code is carried out; each line of it warns once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            assert bridge.call(echo(1)) == 1
+        assert bridge.call(echo(2)) == 2
+    assert len(caught) == 2
+    assert {warning.category for warning in caught} == {RuntimeWarning}
+    assert {warning.filename for warning in caught} == {__file__}
+    assert "echo" in str(caught[0].message)
+
+
+async def test_in_a_notebook_it_does_not_warn(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FR-01: under an IPython kernel a loop always runs, so the warning would say nothing."""
+    shell = types.SimpleNamespace(kernel=object())
+    ipython = types.SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    assert bridge.call(echo(1)) == 1
+
+
+async def test_a_warning_made_an_error_leaves_no_coroutine_behind(bridge: Bridge) -> None:
+    """With warnings as errors the call is refused, and nothing says 'never awaited' later."""
+    coro = echo(1)
+    with pytest.raises(RuntimeWarning):
+        bridge.call(coro)
+    del coro
+    gc.collect()
+
+
+def test_on_its_own_loop_thread_it_refuses_and_names_the_async_twin(bridge: Bridge) -> None:
+    """A call from the loop thread would wait for itself; it fails at once instead."""
+
+    async def reenter() -> Any:
+        return bridge.call(echo(1))
+
+    with pytest.raises(WrongLoopError, match="async client: echo"):
+        bridge.call(reenter())
+
+
+def test_a_traceback_shows_the_users_frames_and_the_coroutines_only(bridge: Bridge) -> None:
+    """None of the bridge's own frames is in the way."""
+
+    def generated_method() -> None:
+        bridge.call(fail(KeyError("x")))
+
+    with pytest.raises(KeyError) as caught:
+        generated_method()
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert names[1:] == ["generated_method", "fail"]
+
+
+def test_a_variable_keeps_the_frames_of_the_bridge(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PRIME_SYNC_TRACEBACK=1 shows the whole way, for people who work on the bridge."""
+    monkeypatch.setenv("PRIME_SYNC_TRACEBACK", "1")
+    with pytest.raises(KeyError) as caught:
+        bridge.call(fail(KeyError("x")))
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert names[1:] == ["call", "_run", "fail"]
+
+
+def test_a_group_of_one_error_arrives_as_that_error(bridge: Bridge) -> None:
+    """A task group in the core does not turn the error a user catches into a group."""
+    nested = ExceptionGroup("outer", [ExceptionGroup("inner", [KeyError("x")])])
+    with pytest.raises(KeyError):
+        bridge.call(fail(nested))
+    two = ExceptionGroup("two", [KeyError("x"), ValueError("y")])
+    with pytest.raises(ExceptionGroup, match="two"):
+        bridge.call(fail(two))
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_an_error_that_would_stop_a_loop_reaches_only_its_caller(
+    bridge: Bridge, error: BaseException
+) -> None:
+    """SystemExit and its kind leave the loop running for the others."""
+    with pytest.raises(type(error)):
+        bridge.call(fail(error))
+    assert bridge.call(echo(1)) == 1
+
+
+def test_no_reference_to_the_result_or_the_error_stays(bridge: Bridge) -> None:
+    """What a call returned or raised is the user's alone once the loop has turned once more."""
+
+    class Big:
+        pass
+
+    class Broken(Exception):
+        pass
+
+    async def make() -> Big:
+        return Big()
+
+    async def broken() -> None:
+        raise Broken
+
+    result = weakref.ref(bridge.call(make()))
+    try:
+        bridge.call(broken())
+    except Broken as error:
+        failure = weakref.ref(error)
+    bridge.call(echo(None))
+    assert (result(), failure()) == (None, None)
+
+
+def test_after_close_it_says_why_it_refuses(bridge: Bridge) -> None:
+    """A call that comes after the end is refused with the way out, and leaves no coroutine."""
+    bridge.call(echo(1))
+    bridge.close()
+    with pytest.raises(PrimeError, match="interpreter is exiting"):
+        bridge.call(echo(1))
+    gc.collect()
+
+
+def test_close_cancels_what_is_in_flight(bridge: Bridge) -> None:
+    """A call in another thread ends with the same error, after its clean-up."""
+    waiting, cleaned = threading.Event(), threading.Event()
+
+    async def forever() -> None:
+        waiting.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(bridge.call, forever())
+        assert waiting.wait(5)
+        bridge.close()
+        with pytest.raises(PrimeError, match="interpreter is exiting"):
+            call.result(5)
+    assert cleaned.is_set()
+
+
+def test_close_does_not_wait_for_ever(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A clean-up that hangs is given up after the budget, and that is said."""
+    monkeypatch.setattr(_bridge, "EXIT_SECONDS", 0.05)
+    release = threading.Event()
+
+    async def begin() -> None:
+        async def stubborn() -> None:
+            while not release.is_set():
+                try:
+                    await asyncio.sleep(0.01)
+                except asyncio.CancelledError:
+                    continue
+
+        tasks.add(asyncio.create_task(stubborn()))
+
+    tasks: set[asyncio.Task[None]] = set()
+    bridge.call(begin())
+    bridge.close()
+    release.set()
+    assert "gave up" in caplog.text
+
+
+class Twin:
+    """Stands for an async client."""
+
+    def __init__(self, closed: Callable[[], None]) -> None:
+        self._closed = closed
+
+    async def aclose(self) -> None:
+        self._closed()
+
+
+class Owner:
+    """Stands for a sync client."""
+
+
+def test_a_client_that_is_dropped_is_closed(bridge: Bridge) -> None:
+    """Dropping the last reference to a sync client closes its async twin, on the loop."""
+    closed = threading.Event()
+    owner = Owner()
+    bridge.adopt(owner, Twin(closed.set))
+    bridge.call(echo(1))
+    del owner
+    assert closed.wait(5)
+
+
+def test_a_client_that_lives_to_the_end_is_closed_then(bridge: Bridge) -> None:
+    """Scripts need not close anything: the end of the loop does."""
+    closed = threading.Event()
+    owner = Owner()
+    bridge.adopt(owner, Twin(closed.set))
+    bridge.call(echo(1))
+    bridge.close()
+    assert closed.is_set()
+
+
+def test_closing_that_fails_is_logged(bridge: Bridge, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody waits for that close, so its error goes to the log."""
+
+    def broken() -> None:
+        raise ValueError("broken close")
+
+    owner = Owner()
+    bridge.adopt(owner, Twin(broken))
+    bridge.call(echo(1))
+    bridge.close()
+    assert "broken close" in caplog.text
+
+
+def test_callbacks_run_in_the_calling_thread(bridge: Bridge) -> None:
+    """A user's callback runs where the user called, in order, and may call the bridge itself."""
+    seen: list[tuple[int, int]] = []
+    mail = Mailbox()
+
+    def progress(count: int) -> int:
+        seen.append((count, threading.get_ident()))
+        return bridge.call(echo(count)) * 2  # type: ignore[no-any-return]
+
+    async def work(report: Callable[[int], Any]) -> int:
+        report(1)
+        return await report(2) + await report(3)  # type: ignore[no-any-return]
+
+    assert bridge.call(work(mail.run_callback(progress)), mail) == 10
+    assert seen == [(count, threading.get_ident()) for count in (1, 2, 3)]
+    assert mail.run_callback(None) is None
+
+
+def test_callbacks_posted_at_the_very_end_still_run(bridge: Bridge) -> None:
+    """A callback the core does not wait for has run when the call returns."""
+    mail = Mailbox()
+    seen: list[int] = []
+
+    async def work(report: Callable[[int], Any]) -> None:
+        for number in range(100):
+            report(number)
+
+    bridge.call(work(mail.run_callback(seen.append)), mail)
+    assert seen == list(range(100))
+
+
+def test_an_error_in_a_callback_ends_the_call(bridge: Bridge) -> None:
+    """The error is raised from the call, with the callback's frame, after the clean-up."""
+    mail, cleaned = Mailbox(), threading.Event()
+
+    def broken(number: int) -> None:
+        raise ZeroDivisionError(number)
+
+    async def work(report: Callable[[int], Any]) -> None:
+        try:
+            await report(1)
+        finally:
+            assert report(2).cancelled()
+            cleaned.set()
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        bridge.call(work(mail.run_callback(broken)), mail)
+    assert cleaned.is_set()
+    assert [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)][
+        -1
+    ] == "broken"
+
+
+async def collect(source: Any) -> list[Any]:
+    return [item async for item in source]
+
+
+def test_an_iterator_of_the_user_is_read_in_the_calling_thread(bridge: Bridge) -> None:
+    """A generator that calls a sync client while it is pushed by one just works."""
+    threads = set()
+
+    def numbers() -> Any:
+        for number in range(1000):
+            threads.add(threading.get_ident())
+            yield bridge.call(echo(number))
+
+    mail = Mailbox()
+    assert bridge.call(collect(mail.feed(numbers())), mail) == list(range(1000))
+    assert threads == {threading.get_ident()}
+
+
+def test_an_error_of_the_users_iterator_comes_after_its_items(bridge: Bridge) -> None:
+    """The core sees the items before the error, then the error, and can report both."""
+
+    def numbers() -> Any:
+        yield from range(5)
+        raise ZeroDivisionError
+
+    async def read(source: Any) -> tuple[list[int], str]:
+        items = []
+        try:
+            async for item in source:
+                items.append(item)
+        except ZeroDivisionError as error:
+            return items, repr(error)
+        return items, ""
+
+    mail = Mailbox()
+    assert bridge.call(read(mail.feed(numbers())), mail) == ([0, 1, 2, 3, 4], "ZeroDivisionError()")
+
+
+def test_a_slow_iterator_hands_over_what_it_has(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first items of a slow source do not wait for the others."""
+    monkeypatch.setattr("prime_sync._mailbox._FEED_SECONDS", 0.0)
+    got_first = threading.Event()
+
+    def slow() -> Any:
+        yield 1
+        assert got_first.wait(5)
+        yield 2
+
+    async def read(source: Any) -> int:
+        total = 0
+        async for item in source:
+            got_first.set()
+            total += item
+        return total
+
+    mail = Mailbox()
+    assert bridge.call(read(mail.feed(slow())), mail) == 3
+
+
+@pytest.mark.parametrize("source", [[1], (1,), {"a": 1}, "text", b"x", {1}, None, 3])
+def test_sources_at_rest_are_passed_through(source: Any) -> None:
+    """Lists, paths and the like are handed to the core as they are."""
+    assert Mailbox().feed(source) is source
+
+
+def test_async_sources_and_paths_are_passed_through(tmp_path: Any) -> None:
+    """An async iterable is read by the core itself."""
+
+    async def numbers() -> Any:
+        yield 1
+
+    source = numbers()
+    assert Mailbox().feed(source) is source
+    assert Mailbox().feed(tmp_path) is tmp_path
