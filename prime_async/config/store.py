@@ -103,7 +103,7 @@ class ConfigStore:
     def _mirror(self, name: str, account: Mapping[str, Any]) -> None:
         """The saved context in use follows: using it again must not undo the change."""
         path = self.paths.context(name)
-        if account and name not in (PRODUCTION, LOCAL):
+        if account and name != PRODUCTION:
             values = read_object(path)
             if values is not None:
                 write_object(path, {**values, **account})
@@ -231,19 +231,22 @@ class ConfigStore:
         """
         path = self.paths.context(LOCAL)
         with self._locked():
-            self._keep_foreign(path, values.get("api_key"))
-            self._write_context(path, values)
+            before = self._own_local(path, values.get("api_key"))
+            after = {**dict.fromkeys(ACCOUNT_KEYS), **before, **values}
+            self._write_context(path, after)
             config = read_config(self.paths)
             if config.name == LOCAL:
-                account = {key: values.get(key) for key in ACCOUNT_KEYS}
+                account = {key: after[key] for key in ACCOUNT_KEYS}
                 write_object(self.paths.config, {**config.values, **account})
         return path
 
-    def _keep_foreign(self, path: Path, own_key: Any) -> None:
-        """A context that somebody saved as ``local`` by other means stays, under another name."""
+    def _own_local(self, path: Path, own_key: Any) -> dict[str, Any]:
+        """What the platform's own context holds; one saved by other means gets another name."""
         values = read_object(path)
-        if values is not None and values.get("api_key") not in (own_key, "", None):
-            self._write_context(self.paths.context(f"{LOCAL}-saved"), values)
+        if values is None or values.get("api_key") == own_key or "unix_socket" in values:
+            return values or {}
+        self._write_context(self.paths.context(f"{LOCAL}-saved"), values)
+        return {}
 
     def _context(self, name: str, config: Stored) -> Stored:
         return read_context(self.paths, name, config, source="context")
