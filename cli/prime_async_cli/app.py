@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, Exception) as error:
         from prime_async_cli.failures import report
 
-        return report(error, session.output, session.secrets)
+        return report(error, session)
 
 
 def _asks_for_json(arguments: Sequence[str]) -> bool:

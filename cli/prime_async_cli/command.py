@@ -68,7 +68,8 @@ class Command(asyncclick.Command):
     """A command. An ``async def`` callback runs under an event loop, a ``def`` one without."""
 
     def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
-        super().__init__(*args, add_help_option=False, **kwargs)
+        kwargs["add_help_option"] = False  # ours is in every command's list
+        super().__init__(*args, **kwargs)
         self.examples = examples
         self.params = [*self.params, *_options_everywhere(root=False)]
         callback = self.callback

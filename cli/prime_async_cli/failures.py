@@ -17,7 +17,7 @@ import os
 import sys
 import traceback
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asyncclick import ClickException, Context
 from asyncclick import UsageError as ClickUsageError
@@ -26,6 +26,9 @@ from asyncclick.exceptions import NoArgsIsHelpError
 from prime_async_cli import streams
 from prime_async_cli.output import Output
 from prime_async_cli.text import harmless, paint
+
+if TYPE_CHECKING:
+    from prime_async_cli.session import Session
 
 __all__ = ["CommandError", "Failure", "explain", "report"]
 
@@ -141,17 +144,20 @@ def _explain_unexpected(error: BaseException) -> Failure:
     )
 
 
-def report(error: BaseException, output: Output, secrets: set[str]) -> int:
+def report(error: BaseException, session: Session) -> int:
     """Write the error to standard error and return the exit code."""
     if isinstance(error, NoArgsIsHelpError):
         streams.write(error.message + "\n", error=True)
         return USAGE
     failure = explain(error)
+    failure.hint = session.next_step or failure.hint
+    failure.details = {**session.facts, **failure.details}
     if os.environ.get("PRIME_DEBUG"):
         lines = "".join(traceback.format_exception(error))
-        streams.write(redact(harmless(lines, lines=True), secrets), error=True)
+        streams.write(redact(harmless(lines, lines=True), session.secrets), error=True)
+    output = session.output
     text = _json(failure) if output.json else _text(failure, output)
-    streams.write(redact(text, secrets), error=True)
+    streams.write(redact(text, session.secrets), error=True)
     return failure.code
 
 

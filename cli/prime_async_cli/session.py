@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncclick
 
@@ -23,12 +23,16 @@ class Session:
         output: where results go.
         context: the name given with ``--context``, or None.
         secrets: values that must not appear in any message.
+        next_step: what to do should the command fail or be interrupted from here on.
+        facts: fields for the JSON form of that error, such as the evaluation that was created.
     """
 
     def __init__(self) -> None:
         self.output = Output()
         self.context: str | None = None
         self.secrets: set[str] = set()
+        self.next_step: str | None = None
+        self.facts: dict[str, Any] = {}
 
     def settings(self) -> Settings:
         """Read the configuration that holds for this command.

@@ -1,0 +1,123 @@
+"""``local start``, ``status`` and ``stop``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import asyncclick
+
+from prime_async_cli.command import command
+from prime_async_cli.options import output_option, yes_option
+from prime_async_cli.prompts import confirm
+from prime_async_cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from prime_async.local import LocalAddress, LocalStatus
+
+__all__ = ["start", "status", "stop"]
+
+
+@command("start", short_help="Start the platform; harmless when it runs.")
+@asyncclick.option(
+    "--port",
+    type=asyncclick.IntRange(1, 65535),
+    help="Listen here. Default: the port of last time, at first a free one.",
+)
+@output_option
+@pass_session
+async def start(session: Session, port: int | None) -> None:
+    """Start the platform; harmless when it runs.
+
+    Where nothing else is configured it becomes the current context. JSON: {"started", "base_url",
+    "unix_socket", "pid", "version", "data_dir", "log", "current_context"}.
+    """
+    from prime_async import local
+
+    address = await local.ensure_running(port=port)
+    now = await local.status()
+    context = _made_current(session)
+    for note in address.notes:
+        session.output.warn(note)
+    if session.output.json:
+        session.output.document(
+            {"started": address.started, **_facts(now), "current_context": context}
+        )
+        return
+    _say_started(session, address, now)
+    if context == "local":
+        session.output.text("nothing else was configured: `local` is the current context now")
+
+
+def _say_started(session: Session, address: LocalAddress, now: LocalStatus) -> None:
+    verb = "started" if address.started else "already runs"
+    session.output.text(f"the local platform {verb}: {address.base_url} (process {now.pid})")
+    session.output.note('any client talks to it after: eval "$(prime-async local env)"')
+
+
+def _made_current(session: Session) -> str | None:
+    """Choose the context ``local`` where no other place was ever chosen; return it if so."""
+    from prime_async.config import DEFAULT_BASE_URL, LOCAL, PRODUCTION
+
+    settings = session.settings()
+    untouched = (
+        settings.context == PRODUCTION
+        and settings.api_key is None
+        and settings.base_url == DEFAULT_BASE_URL
+    )
+    if not untouched or session.context is not None:
+        return None
+    session.store().use_context(LOCAL)
+    return LOCAL
+
+
+@command("status", short_help="Show whether and where it runs.")
+@output_option
+@pass_session
+async def status(session: Session) -> int:
+    """Show whether and where it runs.
+
+    Starts nothing. The exit code is 0 when it runs and answers, 1 otherwise.
+    """
+    from prime_async import local
+
+    now = await local.status()
+    if session.output.json:
+        session.output.document(_facts(now))
+    else:
+        state = "running" if now.answering else "not answering" if now.running else "stopped"
+        facts = {name: value for name, value in _facts(now).items() if value is not None}
+        session.output.fields([("state", state), *facts.items()])
+    return 0 if now.answering else 1
+
+
+def _facts(now: LocalStatus) -> dict[str, Any]:
+    return {**asdict(now), "data_dir": str(now.data_dir), "log": str(now.log)}
+
+
+@command("stop", short_help="Stop the platform; its data stay.")
+@asyncclick.option("--all", "everything", is_flag=True, help="End what lives in it as well.")
+@yes_option
+@output_option
+@pass_session
+async def stop(session: Session, everything: bool, yes: bool) -> int:
+    """Stop the platform; its data stay.
+
+    It asks first when something lives in it. Stopping what does not run is no failure.
+    """
+    from prime_async import local
+
+    now = await local.status()
+    question = f"{now.live} things live in the platform. Stop it"
+    if now.live and not everything and not confirm(question, yes=yes):
+        session.output.note("it goes on running")
+        return 0
+    ended = await local.stop(everything)
+    if session.output.json:
+        session.output.document(asdict(ended))
+    elif not ended.was_running:
+        session.output.text("the local platform does not run")
+    else:
+        how = "had to be killed" if ended.killed else "has stopped"
+        session.output.text(f"the local platform {how}; its data stay in {now.data_dir}")
+    return 0
