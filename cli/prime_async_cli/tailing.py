@@ -31,7 +31,7 @@ def last_lines(path: Path, count: int) -> tuple[list[str], int]:
 
 
 def added(path: Path, position: int) -> Iterator[str]:
-    """Yield whole lines as they are added, for ever; a new file of the same name is begun at its top.
+    """Yield whole lines as they are added, for ever; a new file of that name is read from its top.
 
     Blocks between two looks: for a command that does nothing else.
     """

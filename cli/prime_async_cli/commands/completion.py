@@ -13,7 +13,6 @@ __all__ = ["completion"]
 
 @command(
     "completion",
-    short_help="Print the completion script of a shell.",
     examples="""
     eval "$(prime-async completion bash)"             # in ~/.bashrc
     eval "$(prime-async completion zsh)"              # in ~/.zshrc

@@ -16,7 +16,7 @@ _SCOPES = (Column("AREA", "area"), Column("READ", "read"), Column("WRITE", "writ
 _LIMITS = (Column("LIMIT", "name"), Column("ACCOUNT", "account"), Column("KEY", "key"))
 
 
-@command("whoami", short_help="Show the account, team and limits of the key in use.")
+@command("whoami")
 @output_option
 @pass_session
 async def whoami(session: Session) -> None:

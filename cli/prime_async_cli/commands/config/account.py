@@ -14,7 +14,6 @@ __all__ = ["remove_team_id", "set_api_key", "set_team_id"]
 
 @command(
     "set-api-key",
-    short_help="Store an API key, read without showing it.",
     examples="""
     prime-async config set-api-key                    # asks, shows nothing
     prime-async config set-api-key < key.txt
@@ -43,7 +42,7 @@ def set_api_key(session: Session, key: str | None) -> None:
     change(session, {"api_key": given}, f"stored the API key {masked(given)}")
 
 
-@command("set-team-id", short_help="Act for a team.")
+@command("set-team-id")
 @argument("team_id", type=Identifier(), metavar="ID", help="The id of the team.")
 @output_option
 @pass_session
@@ -53,7 +52,7 @@ def set_team_id(session: Session, team_id: str) -> None:
     change(session, changes, f"acting for team {team_id}")
 
 
-@command("remove-team-id", short_help="Act for the personal account again.")
+@command("remove-team-id")
 @output_option
 @pass_session
 def remove_team_id(session: Session) -> None:

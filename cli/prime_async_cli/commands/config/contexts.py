@@ -23,7 +23,7 @@ _COLUMNS = (
 )
 
 
-@command("use", short_help="Make a context the current one.")
+@command("use")
 @argument("name", type=ContextName(), metavar="NAME", help="'production', 'local' or a saved one.")
 @output_option
 @pass_session
@@ -44,7 +44,7 @@ def _warn_of_environment(session: Session, name: str) -> None:
         session.output.warn("environment variables (PRIME_...) still count more than the context")
 
 
-@command("save", short_help="Save the account under a name.")
+@command("save")
 @argument("name", metavar="NAME", help="Letters, digits, '-' and '_'.")
 @output_option
 @pass_session
@@ -61,7 +61,7 @@ def save(session: Session, name: str) -> None:
         session.output.text(f"saved the context {name} in {path}")
 
 
-@command("delete", short_help="Delete a saved context.")
+@command("delete")
 @argument("name", type=ContextName(), metavar="NAME", help="The context to delete.")
 @yes_option
 @output_option
@@ -79,7 +79,7 @@ def delete(session: Session, name: str, yes: bool) -> None:
         session.output.text(f"deleted the context {name}")
 
 
-@command("envs", short_help="List the contexts.")
+@command("envs")
 @output_option
 @pass_session
 def envs(session: Session) -> None:

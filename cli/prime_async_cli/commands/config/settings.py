@@ -29,7 +29,6 @@ def _address(setting: str, short: str) -> Command:
 
     @command(
         name,
-        short_help=short,
         help=f"{short}\n\nIt must start with http:// or https://; '-' goes back to the default.",
         examples=f"prime-async config {name} https://example.com",
     )
@@ -44,7 +43,7 @@ def _address(setting: str, short: str) -> Command:
 
 
 def _switch(setting: str, short: str, explanation: str) -> Command:
-    @command(f"set-{setting.replace('_', '-')}", short_help=short, help=f"{short}\n\n{explanation}")
+    @command(f"set-{setting.replace('_', '-')}", help=f"{short}\n\n{explanation}")
     @argument(
         "value", type=asyncclick.Choice(["true", "false"]), metavar="true|false", help="On or off."
     )
@@ -77,7 +76,7 @@ set_strict_local = _switch(
 )
 
 
-@command("set-ssh-key-path", short_help="Store the path of the SSH key.")
+@command("set-ssh-key-path")
 @argument("path", metavar="PATH", help="A private key file; '~' is your home.")
 @output_option
 @pass_session
@@ -86,7 +85,7 @@ def set_ssh_key_path(session: Session, path: str) -> None:
     change(session, {"ssh_key_path": path}, f"ssh_key_path is now {harmless(path)}")
 
 
-@command("reset", short_help="Start afresh; the old file is kept beside.")
+@command("reset")
 @yes_option
 @output_option
 @pass_session

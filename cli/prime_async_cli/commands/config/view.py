@@ -39,7 +39,6 @@ _COLUMNS = (
 
 @command(
     "view",
-    short_help="Show every setting and where it comes from.",
     examples="""
     prime-async config view
     prime-async --context local config view --output json

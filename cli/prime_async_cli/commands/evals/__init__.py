@@ -11,7 +11,11 @@ _MANAGE = "Manage"
 group = Group(
     "eval",
     {
-        "push": Entry("evals.push:push", "Push results: create, samples, finalize.", _PUSH),
+        "push": Entry(
+            "evals.push:push",
+            "Push results: create an evaluation, send the samples, finalize it.",
+            _PUSH,
+        ),
         "create": Entry("evals.write:create", "Create an evaluation without samples.", _PUSH),
         "finalize": Entry("evals.write:finalize", "Close an evaluation, with metrics.", _PUSH),
         "sync": Entry("evals.sync:sync", "Deliver samples kept on this disk.", _PUSH),

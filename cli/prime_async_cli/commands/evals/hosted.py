@@ -15,7 +15,7 @@ from prime_async_cli.text import harmless, without_colour
 __all__ = ["logs", "stop"]
 
 
-@command("stop", short_help="Stop a hosted evaluation.")
+@command("stop")
 @argument("evaluation_id", type=Identifier(), metavar="ID", help="The id of the evaluation.")
 @output_option
 @pass_session
@@ -32,7 +32,6 @@ async def stop(session: Session, evaluation_id: str) -> None:
 
 @command(
     "logs",
-    short_help="Show the log of a hosted evaluation.",
     examples="prime-async eval logs ID --follow",
 )
 @argument("evaluation_id", type=Identifier(), metavar="ID", help="The id of the evaluation.")

@@ -25,7 +25,6 @@ _FROM_JOURNAL = "?"
 
 @command(
     "push",
-    short_help="Push results: create, samples, finalize.",
     examples="""
     prime-async eval push                                  # here, or each outputs/evals/*/*
     prime-async eval push outputs/evals/gsm8k--gpt-4o-mini/1a2b3c4d

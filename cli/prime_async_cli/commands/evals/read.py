@@ -15,7 +15,6 @@ __all__ = ["get", "list_evaluations", "samples"]
 
 @command(
     "list",
-    short_help="List evaluations.",
     examples="""
     prime-async eval list --env gsm8k
     prime-async eval list --output json | jq -r '.evaluations[].evaluation_id'
@@ -68,7 +67,7 @@ def _say_where(
         )
 
 
-@command("get", short_help="Show one evaluation.")
+@command("get")
 @argument("evaluation_id", type=Identifier(), metavar="ID", help="The id of the evaluation.")
 @output_option
 @pass_session
@@ -87,7 +86,6 @@ async def get(session: Session, evaluation_id: str) -> None:
 
 @command(
     "samples",
-    short_help="Show or stream the samples.",
     examples="""
     prime-async eval samples ID --page 2
     prime-async eval samples ID --all > samples.jsonl

@@ -43,7 +43,6 @@ def _description_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @command(
     "create",
-    short_help="Create an evaluation without samples.",
     examples="""
     prime-async eval create --name nightly --env gsm8k --model gpt-4o-mini
     prime-async eval create --name nightly --dataset gsm8k --metadata '{"seed": 1}' -o json
@@ -91,7 +90,6 @@ async def create(
 
 @command(
     "finalize",
-    short_help="Close an evaluation, with metrics.",
     examples="""prime-async eval finalize ID --metrics '{"accuracy": 0.92}'""",
 )
 @argument("evaluation_id", type=Identifier(), metavar="ID", help="The id of the evaluation.")
@@ -113,7 +111,6 @@ async def finalize(session: Session, evaluation_id: str, metrics: dict[str, Any]
 
 @command(
     "update",
-    short_help="Change what an evaluation says.",
     examples="prime-async eval update ID --name renamed --tag best",
 )
 @argument("evaluation_id", type=Identifier(), metavar="ID", help="The id of the evaluation.")
@@ -141,7 +138,7 @@ async def update(
         session.output.text(f"updated {evaluation_id}: {', '.join(sorted(changes))}")
 
 
-@command("delete", short_help="Delete evaluations.")
+@command("delete")
 @argument(
     "evaluation_ids",
     type=Identifier(),

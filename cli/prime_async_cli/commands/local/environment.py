@@ -17,7 +17,6 @@ __all__ = ["env"]
 
 @command(
     "env",
-    short_help="Print the variables that point any client at it.",
     examples="""
     eval "$(prime-async local env)"
     prime-async local env --shell fish | source

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["start", "status", "stop"]
 
 
-@command("start", short_help="Start the platform; harmless when it runs.")
+@command("start")
 @asyncclick.option(
     "--port",
     type=asyncclick.IntRange(1, 65535),
@@ -57,13 +57,13 @@ def _say_started(session: Session, address: LocalAddress, now: LocalStatus) -> N
 
 def _made_current(session: Session) -> str | None:
     """Choose the context ``local`` where no other place was ever chosen; return it if so."""
-    from prime_async.config import DEFAULT_BASE_URL, LOCAL, PRODUCTION
+    from prime_async.config import LOCAL, PRODUCTION
 
     settings = session.settings()
     untouched = (
         settings.context == PRODUCTION
         and settings.api_key is None
-        and settings.base_url == DEFAULT_BASE_URL
+        and settings.origins["base_url"] == "default"
     )
     if not untouched or session.context is not None:
         return None
@@ -71,7 +71,7 @@ def _made_current(session: Session) -> str | None:
     return LOCAL
 
 
-@command("status", short_help="Show whether and where it runs.")
+@command("status")
 @output_option
 @pass_session
 async def status(session: Session) -> int:
@@ -95,7 +95,7 @@ def _facts(now: LocalStatus) -> dict[str, Any]:
     return {**asdict(now), "data_dir": str(now.data_dir), "log": str(now.log)}
 
 
-@command("stop", short_help="Stop the platform; its data stay.")
+@command("stop")
 @asyncclick.option("--all", "everything", is_flag=True, help="End what lives in it as well.")
 @yes_option
 @output_option

@@ -15,7 +15,7 @@ from prime_async_cli.text import harmless
 __all__ = ["logs"]
 
 
-@command("logs", short_help="Show what the platform says.")
+@command("logs")
 @asyncclick.option(
     "-n",
     "--tail",

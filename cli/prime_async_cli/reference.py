@@ -1,0 +1,151 @@
+"""The reference page, made from the command tree.
+
+``python -m prime_async_cli.reference`` prints it, ``... FILE`` writes it, ``--check FILE`` says
+whether the file is what it would write.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncclick
+
+from prime_async_cli import streams
+from prime_async_cli.app import root
+from prime_async_cli.command import Command, Group
+from prime_async_cli.tree import Node, walk
+
+__all__ = ["main", "reference"]
+
+_INTRODUCTION = """\
+# The `prime-async` command
+
+<!-- Made by `python -m prime_async_cli.reference docs/cli.md`; a test compares the two. -->
+
+## What holds for every command
+
+**Output.** Data go to standard output, everything else to standard error. `--output table` (the
+default) fits tables to a terminal: long texts are shortened, then columns are left out and named;
+ids are never cut. In a pipe, and with `--plain`, a row is one line and nothing is cut.
+`--output json` writes exactly one JSON document; nothing else comes on standard output. Colours
+appear on a terminal only, and not with `NO_COLOR`, `TERM=dumb` or `--plain`. Control characters in
+data are written out (`\\e`, `\\x07`); square brackets are just brackets. A reader that leaves early
+(`| head -1`) is no failure.
+
+**Errors** come in one form on standard error: what happened, where, why, what next. With
+`--output json` the last line of standard error is one object,
+`{"error": {"type", "message", "where", "why", "hint", "exit_code", ...}}`, with `status`, `code`,
+`request_id`, `retry_after`, `errors`, `path`, `line`, `column`, `index`, `field` and
+`evaluation_id` where they are known; warnings are lines `{"warning": {"message"}}` before it.
+`PRIME_DEBUG=1` adds the traceback. No output ever holds an API key, except that of `local env`,
+which is there to print one.
+
+**Exit codes.**
+
+| Code | Meaning |
+|---|---|
+| 0 | done; also: nothing found, or "no" to a question |
+| 1 | failed, or not everything was delivered |
+| 2 | called wrongly: unknown command or option, a value that cannot be used, `--yes` missing |
+| 130 | interrupted (Ctrl-C); what the command had begun was cleaned up |
+| 143 | ended by SIGTERM; likewise |
+
+**Questions** are asked on a terminal only. Elsewhere a command that would ask says that it needs
+`--yes`, and ends with 2.
+
+**Where it talks to.** `--context NAME` chooses a saved context for one command; `local` is the
+embedded platform, which is started when needed, `production` the hosted one. Otherwise the
+environment counts (`PRIME_API_KEY` with `PRIME_API_BASE_URL`, `PRIME_TEAM_ID`, `PRIME_CONTEXT`),
+then `~/.prime/config.json`. `prime-async config view` shows what counts and why.
+
+**Completion.** `eval "$(prime-async completion bash)"`, likewise `zsh`;
+`prime-async completion fish | source`.
+"""
+
+
+def reference() -> str:
+    """Return the whole page."""
+    nodes = [node for node in walk(root) if node.words]
+    parts = [_INTRODUCTION, "## Commands\n", *_overview(nodes)]
+    parts += [_section(node) for node in nodes]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _overview(nodes: list[Node]) -> Iterator[str]:
+    yield "| Command | |\n|---|---|"
+    for node in nodes:
+        if not isinstance(node.command, Group):
+            name = " ".join(node.words)
+            yield f"| [`{name}`](#prime-async-{'-'.join(node.words)}) | {node.short} |"
+    yield ""
+
+
+def _section(node: Node) -> str:
+    level = "##" if len(node.words) == 1 else "###"
+    lines = [f"{level} prime-async {' '.join(node.words)}", "", inspect.cleandoc(_help(node)), ""]
+    if isinstance(node.command, Group):
+        return "\n".join(lines)
+    usage = " ".join([node.context.command_path, *node.command.collect_usage_pieces(node.context)])
+    lines += ["```text", usage, "```", ""]
+    lines += _rows("Argument", _arguments(node)) + _rows("Option", _options(node))
+    if isinstance(node.command, Command) and node.command.examples:
+        lines += ["```console", inspect.cleandoc(node.command.examples), "```", ""]
+    return "\n".join(lines)
+
+
+def _help(node: Node) -> str:
+    return node.command.help or ""
+
+
+def _arguments(node: Node) -> list[tuple[str, str]]:
+    return [
+        (param.make_metavar(node.context), getattr(param, "help", "") or "")
+        for param in node.command.get_params(node.context)
+        if isinstance(param, asyncclick.Argument)
+    ]
+
+
+def _options(node: Node) -> list[tuple[str, str]]:
+    records = [
+        param.get_help_record(node.context)
+        for param in node.command.get_params(node.context)
+        if isinstance(param, asyncclick.Option) and param.name not in ("plain", "context", "help")
+    ]
+    return [record for record in records if record is not None]
+
+
+def _rows(title: str, rows: list[tuple[str, str]]) -> list[str]:
+    if not rows:
+        return []
+    lines = [f"| {title} | |", "|---|---|"]
+    lines += [f"| `{_cell(name)}` | {_cell(text)} |" for name, text in rows]
+    return [*lines, ""]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def main(arguments: list[str]) -> int:
+    """Print, write or check the page; 1 when a checked file is not up to date."""
+    streams.prepare()
+    if not arguments:
+        streams.write(reference())
+        return 0
+    file = Path(arguments[-1])
+    if arguments[0] != "--check":
+        file.write_text(reference(), "utf-8")
+        return 0
+    if file.is_file() and file.read_text("utf-8") == reference():
+        return 0
+    streams.write(
+        f"{file} is not up to date: python -m prime_async_cli.reference {file}\n", error=True
+    )
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
