@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import queue
 import signal
 import socket
@@ -149,11 +148,12 @@ class ProcessPlatform:
         }
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, json.dumps(settings)],
+                # As a module: as a script, this file would hide the standard library's platform.
+                [sys.executable, "-m", "tests.platform", json.dumps(settings)],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+                cwd=Path(__file__).parents[1],
             )
         assert self._process.stdout is not None
         if self._process.stdout.readline().strip() != "ready":

@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
+import anyio
+
 __all__ = ["Clock", "SystemClock", "timestamp"]
 
 
@@ -16,12 +18,19 @@ class Clock(Protocol):
         """Seconds since the epoch."""
         ...
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
 
     def now(self) -> float:
         return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
 
 
 def timestamp(seconds: float) -> str:

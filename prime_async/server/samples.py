@@ -8,9 +8,9 @@ pair, a number no float holds) is refused now, alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
@@ -23,19 +23,22 @@ from prime_async.server.identifiers import is_id, new_id
 __all__ = ["Batch", "PushTarget", "Run", "cut", "push_target"]
 
 LARGEST_INDEX = 2**53
-_RANGE = re.compile(r"(\d{1,16})-(\d{1,16})")
+_RANGE = re.compile(r"(\d{1,16})-(\d{1,16})", re.ASCII)
+_INDEX = re.compile(r"\d{1,16}", re.ASCII)
 _ENTRIES = 100
 """Refused samples named in a 422."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushTarget:
-    """The push and half-open index range of a request; ``indexes`` when the range has gaps."""
+    """The push that a request belongs to, and the input indexes of its samples, in order."""
 
     push_id: str
-    start: int
-    stop: int
-    indexes: Sequence[int] | None = None
+    spans: Sequence[range]
+
+    @property
+    def count(self) -> int:
+        return sum(len(span) for span in self.spans)
 
 
 @dataclass(slots=True)
@@ -67,37 +70,45 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 def push_target(headers: Mapping[str, str]) -> PushTarget | None:
-    """Read ``X-Prime-Push``, ``X-Prime-Range`` and ``X-Prime-Indexes``; None when the request is a
-    plain post.
+    """Read ``X-Prime-Push``, ``X-Prime-Range`` and ``X-Prime-Indexes``; None for a plain post.
+
+    ``X-Prime-Range`` is one half-open range or several, as in ``0-5,7-9``. Gaps in a single range
+    may be written as the list of indexes in ``X-Prime-Indexes`` instead.
 
     Raises:
         RequestError: 422 when they contradict each other or are malformed.
     """
-    push_id, span = headers.get("X-Prime-Push"), headers.get("X-Prime-Range")
-    if push_id is None and span is None:
+    push_id, text = headers.get("X-Prime-Push"), headers.get("X-Prime-Range")
+    if push_id is None and text is None:
         return None
     if push_id is None or not is_id(push_id):
         raise invalid(["header", "X-Prime-Push"], "must be 1 to 64 letters, digits, '_' or '-'")
-    match = _RANGE.fullmatch(span or "")
-    start, stop = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not start < stop <= LARGEST_INDEX:
-        raise invalid(["header", "X-Prime-Range"], "must be START-STOP with START < STOP")
+    spans = _spans(text or "")
     listed = headers.get("X-Prime-Indexes")
-    indexes = None if listed is None else _indexes(listed, start, stop)
-    return PushTarget(push_id, start, stop, indexes)
+    if listed is not None:
+        spans = _indexes(listed, spans[0].start, spans[-1].stop)
+    return PushTarget(push_id, spans)
 
 
-def _indexes(text: str, start: int, stop: int) -> list[int]:
-    try:
-        indexes = [int(part) for part in text.split(",")]
-    except ValueError:
-        indexes = []
-    ascending = all(one < other for one, other in pairwise(indexes))
-    if not indexes or not ascending or indexes[0] < start or indexes[-1] >= stop:
+def _spans(text: str) -> list[range]:
+    matches = [_RANGE.fullmatch(part.strip()) for part in text.split(",")]
+    spans = [range(int(match[1]), int(match[2])) for match in matches if match]
+    whole = len(spans) == len(matches) and all(spans) and spans[-1].stop <= LARGEST_INDEX
+    if not whole or any(one.stop > other.start for one, other in pairwise(spans)):
         raise invalid(
-            ["header", "X-Prime-Indexes"], "must be ascending indexes within X-Prime-Range"
+            ["header", "X-Prime-Range"], "must be ascending half-open ranges such as 0-5,7-9"
         )
-    return indexes
+    return spans
+
+
+def _indexes(text: str, start: int, stop: int) -> list[range]:
+    parts = text.split(",")
+    indexes = [int(part) for part in parts if _INDEX.fullmatch(part.strip())]
+    ascending = all(one < other for one, other in pairwise(indexes))
+    whole = len(indexes) == len(parts) and ascending
+    if not whole or indexes[0] < start or indexes[-1] >= stop:
+        raise invalid(["header", "X-Prime-Indexes"], "must be ascending and within X-Prime-Range")
+    return [range(index, index + 1) for index in indexes]
 
 
 def cut(body: bytes, target: PushTarget | None) -> Batch:
@@ -125,18 +136,14 @@ def cut(body: bytes, target: PushTarget | None) -> Batch:
     return Batch(new_id() if target is None else target.push_id, runs, refused)
 
 
-def _indexes_of(count: int, target: PushTarget | None) -> Sequence[int]:
+def _indexes_of(count: int, target: PushTarget | None) -> Iterable[int]:
     if target is None:
         return range(count)
-    indexes = target.indexes
-    if indexes is None:
-        indexes = range(target.start, target.stop)
-    if len(indexes) != count:
-        named = "X-Prime-Range" if target.indexes is None else "X-Prime-Indexes"
+    if target.count != count:
         raise invalid(
-            ["body", "samples"], f"{named} names {len(indexes)} samples, the body has {count}"
+            ["body", "samples"], f"the headers name {target.count} samples, the body has {count}"
         )
-    return indexes
+    return chain.from_iterable(target.spans)
 
 
 def _fault(sample: msgspec.Raw) -> str | None:

@@ -193,10 +193,8 @@ def _wire(stored: Stored) -> dict[str, Any]:
         "is_hosted": False,
         "is_public": bool(row["is_public"]),
         "tags": msgspec.Raw(row["tags"]),
-        "environment_ids": [one for one, _, _ in stored.environments],
-        "environment_names": [
-            f"{owner}/{name}" if owner else one for one, owner, name in stored.environments
-        ],
+        "environment_ids": [one.id for one in stored.environments],
+        "environment_names": [str(one) for one in stored.environments],
         "metadata": _raw(row["metadata"]),
         "metrics": _raw(row["metrics"]),
         "created_at": timestamp(row["created_at"]),

@@ -18,7 +18,7 @@ from prime_async.server.failures import ErrorAnswer, RequestError
 from prime_async.server.routes.evaluations import evaluation_not_found
 from prime_async.server.samples import Batch, cut, push_target
 from prime_async.server.store import evaluations, pages
-from prime_async.server.store.evaluations import Stored
+from prime_async.server.store.evaluations import Access
 from prime_async.server.store.pages import Slice
 from prime_async.server.store.samples import append, stored_ranges
 
@@ -66,7 +66,7 @@ async def get_page(call: Call) -> web.StreamResponse:
     query: PageQuery = call.query
     stored = _find(call, public=True)
     platform = call.platform
-    directory = platform.directories.get(stored.number, stored.row["total_samples"])
+    directory = platform.directories.get(stored.number, stored.total_samples)
     if directory is None:
         directory = await platform.database.scan(lambda reader: pages.build(reader, stored.number))
         platform.directories.put(stored.number, directory)
@@ -136,10 +136,10 @@ async def get_push(call: Call) -> Reply:
     return answer(StoredPush(push_id=push_id, ranges=ranges, stored=count))
 
 
-def _find(call: Call, *, public: bool) -> Stored:
+def _find(call: Call, *, public: bool) -> Access:
     evaluation_id = call.path["evaluation_id"]
     stored = call.platform.database.point(
-        lambda reader: evaluations.find(reader, evaluation_id, call.caller, public=public)
+        lambda reader: evaluations.access(reader, evaluation_id, call.caller, public=public)
     )
     if stored is None:
         raise evaluation_not_found(evaluation_id)
@@ -148,8 +148,14 @@ def _find(call: Call, *, public: bool) -> Stored:
 
 _PUSH_HEADERS = (
     Header("X-Prime-Push", "Id of the push the samples belong to", "^[A-Za-z0-9_-]{1,64}$"),
-    Header("X-Prime-Range", "Half-open range of input indexes, START-STOP", r"^\d{1,16}-\d{1,16}$"),
-    Header("X-Prime-Indexes", "The indexes, when the range has gaps", r"^\d+(,\d+)*$"),
+    Header(
+        "X-Prime-Range",
+        "Half-open ranges of input indexes, START-STOP,START-STOP",
+        r"^[0-9]{1,16}-[0-9]{1,16}(,[0-9]{1,16}-[0-9]{1,16})*$",
+    ),
+    Header(
+        "X-Prime-Indexes", "The indexes, when the range has gaps", r"^[0-9]{1,16}(,[0-9]{1,16})*$"
+    ),
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = (

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     RowMapping,
     and_,
+    bindparam,
     delete,
     func,
     insert,
@@ -21,24 +22,59 @@ from sqlalchemy import (
 
 from prime_async.evals.requests import EnvironmentReference
 from prime_async.server.auth import Caller
-from prime_async.server.store.schema import environments, evaluation_environments
+from prime_async.server.store.schema import environments
+from prime_async.server.store.schema import evaluation_environments as links
 from prime_async.server.store.schema import evaluations as table
 
-__all__ = ["Filter", "Stored", "change", "create", "find", "page", "remove"]
+__all__ = ["Access", "Filter", "Stored", "access", "change", "create", "find", "page", "remove"]
+
+
+class EnvironmentName(NamedTuple):
+    """An environment of an evaluation; owner and name are None when the hub has lost it."""
+
+    id: str
+    owner: str | None
+    name: str | None
+
+    def __str__(self) -> str:
+        return f"{self.owner}/{self.name}" if self.owner else self.id
+
+
+# Statements on the way of every request are built once: building one costs more than running it.
+_BY_ID = select(table).where(table.c.id == bindparam("id"))
+_BY_NUMBER = select(table).where(table.c.number == bindparam("number"))
+_ACCESS = select(
+    table.c.number, table.c.account_id, table.c.team_id, table.c.is_public, table.c.total_samples
+).where(table.c.id == bindparam("id"))
+_ENVIRONMENTS = (
+    select(links.c.evaluation, links.c.environment_id, environments.c.owner, environments.c.name)
+    .outerjoin(environments, environments.c.id == links.c.environment_id)
+    .where(links.c.evaluation.in_(bindparam("numbers", expanding=True)))
+    .order_by(links.c.evaluation, links.c.position)
+)
+_NO_ENVIRONMENTS: Sequence[EnvironmentName] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A stored evaluation: its columns and its environments as (id, owner, name), in order."""
+    """A stored evaluation: its columns and its environments, in order."""
 
     row: RowMapping
-    environments: Sequence[tuple[str, str | None, str | None]]
+    environments: Sequence[EnvironmentName]
 
     @property
     def number(self) -> int:
         """The row's number, which other tables refer to."""
         number: int = self.row["number"]
         return number
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The number of an evaluation that the caller may use, and how many samples it holds."""
+
+    number: int
+    total_samples: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +96,26 @@ def find(
     connection: Connection, evaluation_id: str, caller: Caller, *, public: bool = False
 ) -> Stored | None:
     """An evaluation the caller may change, or (``public``) may at least read."""
-    allowed = or_(mine(caller), table.c.is_public) if public else mine(caller)
-    query = select(table).where(table.c.id == evaluation_id, allowed)
-    row = connection.execute(query).mappings().first()
-    return None if row is None else _with_environments(connection, [row])[0]
+    row = connection.execute(_BY_ID, {"id": evaluation_id}).mappings().first()
+    if row is None or not _allowed(row, caller, public=public):
+        return None
+    return _with_environments(connection, [row])[0]
+
+
+def access(
+    connection: Connection, evaluation_id: str, caller: Caller, *, public: bool = False
+) -> Access | None:
+    """What :func:`find` finds, without reading all of it."""
+    row = connection.execute(_ACCESS, {"id": evaluation_id}).mappings().first()
+    if row is None or not _allowed(row, caller, public=public):
+        return None
+    return Access(row["number"], row["total_samples"])
+
+
+def _allowed(row: RowMapping, caller: Caller, *, public: bool) -> bool:
+    team = row["team_id"]
+    mine = row["account_id"] == caller.account.id if team is None else team in caller.teams
+    return mine or (public and row["is_public"])
 
 
 def create(
@@ -72,7 +124,7 @@ def create(
     """Insert an evaluation and its environments."""
     made = connection.execute(insert(table).values(dict(row)).returning(table.c.number))
     number: int = made.scalar_one()
-    links = [
+    rows = [
         {
             "evaluation": number,
             "position": position,
@@ -81,22 +133,24 @@ def create(
         }
         for position, reference in enumerate(references)
     ]
-    if links:
-        connection.execute(insert(evaluation_environments), links)
-    stored = connection.execute(select(table).where(table.c.number == number)).mappings().one()
-    return _with_environments(connection, [stored])[0]
+    if rows:
+        connection.execute(insert(links), rows)
+    return _by_number(connection, number)
 
 
 def change(connection: Connection, number: int, values: Mapping[str, Any]) -> Stored:
     """Change columns of an evaluation."""
     connection.execute(update(table).where(table.c.number == number).values(dict(values)))
-    row = connection.execute(select(table).where(table.c.number == number)).mappings().one()
+    return _by_number(connection, number)
+
+
+def _by_number(connection: Connection, number: int) -> Stored:
+    row = connection.execute(_BY_NUMBER, {"number": number}).mappings().one()
     return _with_environments(connection, [row])[0]
 
 
 def remove(connection: Connection, number: int) -> None:
     """Delete an evaluation; its samples are out of reach at once and purged afterwards."""
-    links = evaluation_environments
     connection.execute(delete(links).where(links.c.evaluation == number))
     connection.execute(delete(table).where(table.c.number == number))
 
@@ -127,7 +181,6 @@ def _in_environment(name: str) -> Any:
     named = environments.c.name == short
     if slash:
         named = and_(named, environments.c.owner == owner)
-    links = evaluation_environments
     return (
         select(links.c.evaluation)
         .join(environments, environments.c.id == links.c.environment_id)
@@ -136,23 +189,8 @@ def _in_environment(name: str) -> Any:
 
 
 def _with_environments(connection: Connection, rows: Sequence[RowMapping]) -> list[Stored]:
-    by_number = _environments_of(connection, [row["number"] for row in rows])
-    return [Stored(row, by_number.get(row["number"], [])) for row in rows]
-
-
-def _environments_of(
-    connection: Connection, numbers: Collection[int]
-) -> dict[int, list[tuple[str, str | None, str | None]]]:
-    links = evaluation_environments
-    query = (
-        select(
-            links.c.evaluation, links.c.environment_id, environments.c.owner, environments.c.name
-        )
-        .outerjoin(environments, environments.c.id == links.c.environment_id)
-        .where(links.c.evaluation.in_(list(numbers)))
-        .order_by(links.c.evaluation, links.c.position)
-    )
-    found: dict[int, list[tuple[str, str | None, str | None]]] = {}
-    for number, environment_id, owner, name in connection.execute(query):
-        found.setdefault(number, []).append((environment_id, owner, name))
-    return found
+    found: dict[int, list[EnvironmentName]] = {}
+    numbers = [row["number"] for row in rows]
+    for number, *name in connection.execute(_ENVIRONMENTS, {"numbers": numbers}):
+        found.setdefault(number, []).append(EnvironmentName(*name))
+    return [Stored(row, found.get(row["number"], _NO_ENVIRONMENTS)) for row in rows]

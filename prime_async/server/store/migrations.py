@@ -74,10 +74,11 @@ MIGRATIONS: tuple[Migration, ...] = (
                 PRIMARY KEY (scope, key))""",
             "CREATE INDEX idempotency_keys_by_expiry ON idempotency_keys (expires_at)",
             """CREATE TABLE leases (
-                kind VARCHAR NOT NULL, subject VARCHAR NOT NULL, owner VARCHAR NOT NULL, token
-                INTEGER NOT NULL, action VARCHAR NOT NULL, payload BLOB NOT NULL, expires_at FLOAT
-                NOT NULL, failures INTEGER NOT NULL, PRIMARY KEY (kind, subject))""",
-            "CREATE INDEX leases_by_expiry ON leases (expires_at)",
+                token INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, kind VARCHAR NOT NULL,
+                subject VARCHAR NOT NULL, owner VARCHAR NOT NULL, action VARCHAR NOT NULL,
+                payload BLOB NOT NULL, expires_at FLOAT NOT NULL, due_at FLOAT NOT NULL,
+                failures INTEGER NOT NULL, UNIQUE (kind, subject))""",
+            "CREATE INDEX leases_by_due_time ON leases (due_at)",
         ),
     ),
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, and_, case, delete, func, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, case, delete, func, insert, select, update
 
 from prime_async.server.samples import Batch, Run
 from prime_async.server.store.database import Database
@@ -25,6 +25,44 @@ _PURGED_AT_ONCE = 64
 Span = tuple[int, int]
 
 
+# Built once: see the note in evaluations.py.
+_TOTAL = select(evaluations.c.total_samples).where(evaluations.c.number == bindparam("evaluation"))
+_GROW = (
+    update(evaluations)
+    .where(evaluations.c.number == bindparam("evaluation"))
+    .values(
+        total_samples=evaluations.c.total_samples + bindparam("stored"),
+        updated_at=bindparam("now"),
+        status=case((evaluations.c.status == "PENDING", "RUNNING"), else_=evaluations.c.status),
+    )
+)
+_GROW_PUSH = (
+    update(pushes)
+    .where(pushes.c.number == bindparam("push"))
+    .values(stored=pushes.c.stored + bindparam("stored_now"))
+)
+_FIND_PUSH = select(pushes.c.number).where(
+    pushes.c.evaluation == bindparam("evaluation"), pushes.c.push_id == bindparam("push_id")
+)
+_ADD_PUSH = insert(pushes).returning(pushes.c.number)
+_ADD_CHUNKS = insert(sample_chunks)
+_MINE = and_(
+    sample_chunks.c.evaluation == bindparam("evaluation"),
+    sample_chunks.c.push == bindparam("push"),
+)
+# Chunks do not overlap, so only the last one that begins at or before the first index can reach
+# into the batch.
+_BEGIN = select(func.max(sample_chunks.c.start)).where(
+    _MINE, sample_chunks.c.start <= bindparam("first")
+)
+_SPANS = (
+    select(sample_chunks.c.start, sample_chunks.c.count)
+    .where(_MINE, sample_chunks.c.start >= bindparam("begin"))
+    .where(sample_chunks.c.start < bindparam("last"))
+    .order_by(sample_chunks.c.start)
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Appended:
     """How many samples were new and how many were there already."""
@@ -36,8 +74,7 @@ class Appended:
 
 def append(connection: Connection, evaluation: int, batch: Batch, now: float) -> Appended | None:
     """Store the samples of a batch that are not there yet; None when the evaluation is gone."""
-    here = evaluations.c.number == evaluation
-    total = connection.execute(select(evaluations.c.total_samples).where(here)).scalar()
+    total = connection.execute(_TOTAL, {"evaluation": evaluation}).scalar()
     if total is None:
         return None
     sent = sum(len(run.samples) for run in batch.runs)
@@ -47,40 +84,28 @@ def append(connection: Connection, evaluation: int, batch: Batch, now: float) ->
     rows = [row for run in batch.runs for row in _rows(evaluation, push, run, known)]
     stored = sum(row["count"] for row in rows)
     if rows:
-        connection.execute(insert(sample_chunks), rows)
-        grown = update(pushes).where(pushes.c.number == push)
-        connection.execute(grown.values(stored=pushes.c.stored + stored))
-    started = case((evaluations.c.status == "PENDING", "RUNNING"), else_=evaluations.c.status)
-    touched = update(evaluations).where(here)
-    connection.execute(touched.values(total_samples=total + stored, updated_at=now, status=started))
+        connection.execute(_ADD_CHUNKS, rows)
+        connection.execute(_GROW_PUSH, {"push": push, "stored_now": stored})
+        grown = {"evaluation": evaluation, "stored": stored, "now": now}
+        connection.execute(_GROW, grown)
     return Appended(stored, sent - stored, total + stored)
 
 
 def _push(connection: Connection, evaluation: int, batch: Batch) -> tuple[int, list[Span]]:
     """The push's number, and the index spans it already holds around the batch."""
-    here = and_(pushes.c.evaluation == evaluation, pushes.c.push_id == batch.push_id)
-    number = connection.execute(select(pushes.c.number).where(here)).scalar()
+    names = {"evaluation": evaluation, "push_id": batch.push_id}
+    number = connection.execute(_FIND_PUSH, names).scalar()
     if number is None:
-        row = {"evaluation": evaluation, "push_id": batch.push_id, "stored": 0}
-        made = connection.execute(insert(pushes).values(row).returning(pushes.c.number))
+        made = connection.execute(_ADD_PUSH, {**names, "stored": 0})
         return made.scalar_one(), []
     first, last = batch.runs[0].start, batch.runs[-1].stop
-    return int(number), _spans(connection, evaluation, int(number), first, last)
+    return number, _known(connection, {"evaluation": evaluation, "push": number}, first, last)
 
 
-def _spans(connection: Connection, evaluation: int, push: int, first: int, last: int) -> list[Span]:
-    mine = and_(sample_chunks.c.evaluation == evaluation, sample_chunks.c.push == push)
-    # Chunks do not overlap, so only the last one that begins at or before ``first`` can reach into
-    # the batch.
-    before = select(func.max(sample_chunks.c.start)).where(mine, sample_chunks.c.start <= first)
-    begin = connection.execute(before).scalar()
-    query = (
-        select(sample_chunks.c.start, sample_chunks.c.count)
-        .where(mine, sample_chunks.c.start >= (first if begin is None else begin))
-        .where(sample_chunks.c.start < last)
-        .order_by(sample_chunks.c.start)
-    )
-    return [(start, start + count) for start, count in connection.execute(query)]
+def _known(connection: Connection, push: dict[str, int], first: int, last: int) -> list[Span]:
+    begin = connection.execute(_BEGIN, {**push, "first": first}).scalar()
+    around = {**push, "begin": first if begin is None else begin, "last": last}
+    return [(start, start + count) for start, count in connection.execute(_SPANS, around)]
 
 
 def _rows(evaluation: int, push: int, run: Run, known: Sequence[Span]) -> Iterator[dict[str, Any]]:
@@ -136,8 +161,7 @@ def _packed(texts: Sequence[memoryview]) -> tuple[bytes, bytes]:
 
 def stored_ranges(connection: Connection, evaluation: int, push_id: str) -> list[Span] | None:
     """The stored index ranges of a push, joined where they touch; None without such a push."""
-    here = and_(pushes.c.evaluation == evaluation, pushes.c.push_id == push_id)
-    push = connection.execute(select(pushes.c.number).where(here)).scalar()
+    push = connection.execute(_FIND_PUSH, {"evaluation": evaluation, "push_id": push_id}).scalar()
     if push is None:
         return None
     query = (
