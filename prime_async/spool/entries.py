@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DataRecord", "EntrySummary", "SpoolEntry"]
 
+_LISTINGS = 10
+
 
 class DataRecord(msgspec.Struct, frozen=True, order=True):
     """One record: its position in the input and its exact JSON bytes."""
@@ -106,8 +108,8 @@ class SpoolEntry:
             SpoolError: a segment cannot be read or has a newer format.
         """
         left = Ranges([(0, 1 << 64)]) if wanted is None else wanted.copy()
-        for _, path in numbered_segments(self.path):
-            for frame in SegmentReader(path).frames():
+        for path in self.segments():
+            for frame in _frames_unless_pruned(path):
                 if frame.type == FrameType.DATA and frame.index in left:
                     left.remove(frame.index)
                     yield DataRecord(frame.index, frame.payload)
@@ -193,6 +195,17 @@ class SpoolEntry:
 
 def read_state(folder: Path, *, payloads: bool) -> SpoolState:
     """Fold the frames of every segment in a folder."""
+    for _ in range(_LISTINGS):
+        try:
+            return _read_once(folder, payloads)
+        except SpoolError as error:
+            # Its owner may have pruned a segment after we listed it; a later one says what was in.
+            if not isinstance(error.__cause__, FileNotFoundError) or not folder.is_dir():
+                raise
+    raise SpoolError(f"{folder} changes faster than it can be read", path=folder)
+
+
+def _read_once(folder: Path, payloads: bool) -> SpoolState:
     state = SpoolState()
     expected = None
     for number, path in numbered_segments(folder):
@@ -205,6 +218,14 @@ def read_state(folder: Path, *, payloads: bool) -> SpoolState:
         state.damage += reader.damage
         state.torn += reader.torn
     return state
+
+
+def _frames_unless_pruned(path: Path) -> Iterator[Frame]:
+    try:
+        yield from SegmentReader(path).frames()
+    except SpoolError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise  # a segment that its owner pruned meanwhile held nothing undelivered
 
 
 def numbered_segments(folder: Path) -> list[tuple[int, Path]]:

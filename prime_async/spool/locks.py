@@ -88,11 +88,15 @@ class EntryLock:
 
 def _acquire(folder: Path, holder: Holder) -> FileIO | PidLock | None:
     file = FileIO(folder / _NAME, "r+", opener=_open)
-    locked = _try_flock(file.fileno())
-    if locked and _is_at(file, folder / _NAME):
-        file.truncate(0)
-        file.write(msgspec.json.encode(holder))
-        return file
+    try:
+        locked = _try_flock(file.fileno())
+        if locked and _is_at(file, folder / _NAME):
+            file.truncate(0)
+            file.write(msgspec.json.encode(holder))
+            return file
+    except BaseException:
+        file.close()
+        raise
     file.close()
     return PidLock.acquire(folder, holder) if locked is None else None
 

@@ -50,7 +50,7 @@ class EntryWriter:
         self._state = state
         self._granted = 0
         meta = state.meta or Meta(kind=entry.kind, id=entry.id)
-        self._segments = RollingWriter(entry.path, meta, spool.segment_bytes)
+        self._segments = RollingWriter(entry.path, meta, spool.segment_bytes, state.present.copy())
         self._pid = os.getpid()
         self._closed = False
 
@@ -162,10 +162,11 @@ class EntryWriter:
         self._segments.sync()
 
     def prune(self) -> int:
-        """Delete the oldest segments this writer filled, as far as all in them is settled.
+        """Delete the oldest full segments, as far as everything in them is settled.
 
         What is known about their records is written down, and synced, first. For owners that keep
-        every record before it is sent, such as a run that goes on for days.
+        every record before it is sent, such as a run that goes on for days. Does nothing where the
+        entry is damaged: what cannot be read may be undelivered.
 
         Returns:
             Bytes given back.
@@ -249,11 +250,12 @@ class EntryWriter:
         self._granted -= needed
 
     def _settled_segments(self) -> list[Path]:
+        if self._state.damage:
+            return []
         settled, full = self._state.settled, self._segments.full
         done = list(takewhile(lambda segment: settled.covers(segment[1]), full))
         del full[: len(done)]
-        for _, held in done:
-            self._state.present.subtract(held)
+        self._state.present = self._segments.present()
         return [path for path, _ in done]
 
     def _delete_segment(self, path: Path) -> int:

@@ -26,17 +26,19 @@ class RollingWriter:
         folder: the entry's folder.
         meta: copied to the head of each segment.
         segment_bytes: a frame that would take a segment past this size goes to the next one.
+        present: records in the segments that are there already.
 
     Attributes:
         lock: held by the caller of `append` and `begin`; `sync` and `close` take it themselves.
         bytes_written: bytes added to the disk so far.
-        full: segments written here and full by now, oldest first, with the records each holds.
+        full: segments that nothing is appended to any more, oldest first, with the records they
+            hold; those of earlier owners with the records of all of these together.
     """
 
-    def __init__(self, folder: Path, meta: Meta, segment_bytes: int) -> None:
+    def __init__(self, folder: Path, meta: Meta, segment_bytes: int, present: Ranges) -> None:
         self.lock = threading.Lock()
         self.bytes_written = 0
-        self.full: list[tuple[Path, Ranges]] = []
+        self.full = [(path, present) for _, path in numbered_segments(folder)]
         self._folder = folder
         self._meta = meta
         self._segment_bytes = segment_bytes
@@ -79,6 +81,13 @@ class RollingWriter:
         self._segment = fresh
         self._names_changed = True
         self.bytes_written += fresh.size
+
+    def present(self) -> Ranges:
+        """Return the records in all segments, `full` ones and the one in use."""
+        found = self._held.copy()
+        for _, held in self.full:
+            found.update(held)
+        return found
 
     def sync(self) -> None:
         """Wait until everything appended before this call is on the medium.

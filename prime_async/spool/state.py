@@ -120,7 +120,8 @@ class SpoolState(msgspec.Struct, kw_only=True):
         elif kind == FrameType.RELEASE:
             self._drop_cuts(control.ranges)
         elif kind == FrameType.META:
-            self.meta = self.meta or control
+            # Copies differ in the number of their segment only, and the first may have gone.
+            self.meta = self.meta or msgspec.structs.replace(control, segment=1)
         elif kind == FrameType.END:
             self.total = control.total
         elif kind == FrameType.CHECKPOINT:
