@@ -285,11 +285,15 @@ class Transport:
         return {**call.headers, **proxy.headers}
 
     def _learn(self, raw: aiohttp.ClientResponse) -> None:
-        """Note what the platform can do; an answer without the header (a proxy's error page) takes nothing back."""
+        """Note what the platform can do.
+
+        An answer without the header takes nothing back, and only a 2xx says that there is nothing: a refusal may come
+        from a gateway that never asked the platform.
+        """
         text = raw.headers.get(_FEATURES_HEADER)
         if text is not None:
             self._features = frozenset(part.strip() for part in text.split(",") if part.strip())
-        elif self._features is None and raw.status < 500:
+        elif self._features is None and raw.status < 300:
             self._features = frozenset()
 
     async def _raise_status(self, call: _Call, raw: aiohttp.ClientResponse) -> NoReturn:
@@ -354,9 +358,10 @@ class Transport:
         if self._features is None:
             try:
                 await self._once(self._probe(call))
-            except APIError:
-                if self._features is None:
-                    raise  # still no word from the platform: this counts as a try
+            except APIError as error:
+                if self._features is None:  # still no word from the platform: this counts as a try
+                    assert call.last_error is not None
+                    raise call.last_error from error
         if call.deduplicated_by not in self.features:
             call.deduplicated_by = None
             assert call.last_error is not None

@@ -24,7 +24,7 @@ MAX_RETRY_AFTER = 60.0
 
 RETRYABLE_STATUSES = frozenset({408, 429, 502, 503, 504})
 
-_SAFE_METHODS = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
 
 
 class Replay(enum.Enum):
@@ -40,7 +40,7 @@ class Replay(enum.Enum):
 
 def is_safe(method: str, replay: Replay) -> bool:
     """Say whether a request may be repeated without any promise of the platform."""
-    return replay is Replay.SAFE or (replay is Replay.AUTO and method in _SAFE_METHODS)
+    return replay is Replay.SAFE or (replay is Replay.AUTO and method in SAFE_METHODS)
 
 
 @dataclass(frozen=True, slots=True)

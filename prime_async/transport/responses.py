@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from prime_async.errors import APIError, ProtocolError, UnauthorizedError, error_class_for_status
-from prime_async.transport.policy import RETRYABLE_STATUSES, parse_retry_after
+from prime_async.transport.policy import RETRYABLE_STATUSES, SAFE_METHODS, parse_retry_after
 
 __all__ = ["Response", "error_from_response"]
 
@@ -58,6 +58,7 @@ class Response:
             request_id=self.headers.get("X-Request-Id"),
             method=self.method,
             url=self.url,
+            ambiguous=self.method not in SAFE_METHODS,
             hint="is this address really the platform's API?",
         )
 

@@ -114,6 +114,9 @@ class SessionPool:
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,  # network.py reads the variables: aiohttp knows neither ALL_PROXY nor our CA variables
         )
+        # aiohttp repeats a broken GET, PUT or DELETE once by itself, outside our tries and our budget (guarded by
+        # tests/faults). The switch is private; aiohttp's own test client uses it.
+        self._session._retry_connection = False
         self._loop, self._pid = loop, os.getpid()
         self._guard = _close_with_loop(self._session)
         await anext(self._guard)
