@@ -4,7 +4,7 @@ tail."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 from zlib import crc32
@@ -17,6 +17,7 @@ from prime_async.spool.frames import (
     FORMAT_VERSION,
     FRAME_HEADER_BYTES,
     MARKER,
+    FrameHeader,
     FrameType,
     decode_header,
     file_version,
@@ -106,26 +107,44 @@ class SegmentReader:
     def _walk(self, file: BinaryIO, payloads: bool, start: int) -> Iterator[Frame]:
         position = start or self._after_file_header(file)
         while position is not None:
-            file.seek(position)
-            raw = file.read(FRAME_HEADER_BYTES)
-            if not raw:
-                return
+            position = yield from self._run(file, payloads, position)
+
+    def _run(
+        self, file: BinaryIO, payloads: bool, position: int
+    ) -> Generator[Frame, None, int | None]:
+        """Go through frames up to a broken header; return where to go on, or None at the end."""
+        size = _size(file)
+        file.seek(position)
+        while raw := file.read(FRAME_HEADER_BYTES):
             header = decode_header(raw) if len(raw) == FRAME_HEADER_BYTES else None
             if header is None:
-                position = self._next_frame(file, position, raw, "no frame begins here")
-                continue
+                return self._next_frame(file, position, raw, "no frame begins here")
             behind = position + FRAME_HEADER_BYTES + header.length
-            wanted = payloads or header.type != FrameType.DATA
-            payload = file.read(header.length) if wanted else b""
-            if (wanted and len(payload) < header.length) or behind > _size(file):
-                self.torn = _size(file) - position
-                return
-            if wanted and crc32(payload) != header.checksum:
-                self._note(position, behind, "its checksum does not match")
+            if behind > size and behind > (size := _size(file)):
+                self.torn = size - position
+                return None
+            if header.type == FrameType.DATA and not payloads:
+                payload: bytes | None = b""
+                file.seek(behind)
             else:
+                payload = self._payload(file, header, position)
+            if payload is not None:
                 self.end = behind
                 yield Frame(header.type, header.index, position, header.length, payload)
             position = behind
+        return None
+
+    def _payload(self, file: BinaryIO, header: FrameHeader, position: int) -> bytes | None:
+        payload = file.read(header.length)
+        if crc32(payload) == header.checksum:
+            return payload
+        if len(payload) == header.length:
+            behind = position + FRAME_HEADER_BYTES + header.length
+            self._note(position, behind, "its checksum does not match")
+        else:
+            # Its writer ran out of disk and took the frame back between our two looks.
+            self.torn = len(payload) + FRAME_HEADER_BYTES
+        return None
 
     def _note(self, position: int, behind: int, reason: str) -> None:
         self.damage.append(Damage(self.path, position, behind - position, reason))
