@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from prime_async.evals.client import (
         AsyncEvalsClient as AsyncEvalsClient,
     )
+    from prime_async.evals.files import (
+        FileCheck as FileCheck,
+    )
     from prime_async.evals.models import (
         Evaluation as Evaluation,
         EvaluationList as EvaluationList,
@@ -64,6 +67,14 @@ if TYPE_CHECKING:
         PushReceipt as PushReceipt,
         RefusedSample as RefusedSample,
         ResumeToken as ResumeToken,
+    )
+    from prime_async.evals.sources import (
+        check_path as check_path,
+    )
+    from prime_async.evals.sync import (
+        InterruptedPush as InterruptedPush,
+        SyncResult as SyncResult,
+        interrupted_pushes as interrupted_pushes,
     )
     from prime_async.evals.verifiers import (
         ResultRun as ResultRun,
@@ -91,8 +102,10 @@ __all__ = [
     "Evaluation",
     "EvaluationList",
     "EvaluationNotFoundError",
+    "FileCheck",
     "ForbiddenError",
     "HostedEvaluation",
+    "InterruptedPush",
     "InvalidEvaluationError",
     "InvalidSampleError",
     "LocalPlatformError",
@@ -115,6 +128,7 @@ __all__ = [
     "ServerError",
     "Settings",
     "SpoolError",
+    "SyncResult",
     "TERMINAL_STATUSES",
     "TransportError",
     "UnauthorizedError",
@@ -123,7 +137,9 @@ __all__ = [
     "ValueEncodingError",
     "WrongLoopError",
     "__version__",
+    "check_path",
     "find_runs",
+    "interrupted_pushes",
     "load_run",
     "load_settings",
 ]
@@ -144,8 +160,10 @@ __getattr__, __dir__ = lazy_exports(
         "Evaluation": "prime_async.evals.models",
         "EvaluationList": "prime_async.evals.models",
         "EvaluationNotFoundError": "prime_async.errors",
+        "FileCheck": "prime_async.evals.files",
         "ForbiddenError": "prime_async.errors",
         "HostedEvaluation": "prime_async.evals.models",
+        "InterruptedPush": "prime_async.evals.sync",
         "InvalidEvaluationError": "prime_async.errors",
         "InvalidSampleError": "prime_async.errors",
         "LocalPlatformError": "prime_async.errors",
@@ -168,6 +186,7 @@ __getattr__, __dir__ = lazy_exports(
         "ServerError": "prime_async.errors",
         "Settings": "prime_async.config",
         "SpoolError": "prime_async.errors",
+        "SyncResult": "prime_async.evals.sync",
         "TERMINAL_STATUSES": "prime_async.evals.models",
         "TransportError": "prime_async.errors",
         "UnauthorizedError": "prime_async.errors",
@@ -176,7 +195,9 @@ __getattr__, __dir__ = lazy_exports(
         "ValueEncodingError": "prime_async.errors",
         "WrongLoopError": "prime_async.errors",
         "__version__": "prime_async._version",
+        "check_path": "prime_async.evals.sources",
         "find_runs": "prime_async.evals.verifiers",
+        "interrupted_pushes": "prime_async.evals.sync",
         "load_run": "prime_async.evals.verifiers",
         "load_settings": "prime_async.config",
     },

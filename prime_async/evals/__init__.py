@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from prime_async.evals.client import (
         AsyncEvalsClient as AsyncEvalsClient,
     )
+    from prime_async.evals.files import (
+        FileCheck as FileCheck,
+    )
     from prime_async.evals.models import (
         Evaluation as Evaluation,
         EvaluationList as EvaluationList,
@@ -21,6 +24,14 @@ if TYPE_CHECKING:
         RefusedSample as RefusedSample,
         ResumeToken as ResumeToken,
     )
+    from prime_async.evals.sources import (
+        check_path as check_path,
+    )
+    from prime_async.evals.sync import (
+        InterruptedPush as InterruptedPush,
+        SyncResult as SyncResult,
+        interrupted_pushes as interrupted_pushes,
+    )
     from prime_async.evals.verifiers import (
         ResultRun as ResultRun,
         find_runs as find_runs,
@@ -31,15 +42,20 @@ __all__ = [
     "AsyncEvalsClient",
     "Evaluation",
     "EvaluationList",
+    "FileCheck",
     "HostedEvaluation",
+    "InterruptedPush",
     "PushReceipt",
     "RefusedSample",
     "ResolvedEnvironment",
     "ResultRun",
     "ResumeToken",
     "SamplePage",
+    "SyncResult",
     "TERMINAL_STATUSES",
+    "check_path",
     "find_runs",
+    "interrupted_pushes",
     "load_run",
 ]
 
@@ -49,15 +65,20 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncEvalsClient": "prime_async.evals.client",
         "Evaluation": "prime_async.evals.models",
         "EvaluationList": "prime_async.evals.models",
+        "FileCheck": "prime_async.evals.files",
         "HostedEvaluation": "prime_async.evals.models",
+        "InterruptedPush": "prime_async.evals.sync",
         "PushReceipt": "prime_async.evals.receipts",
         "RefusedSample": "prime_async.evals.receipts",
         "ResolvedEnvironment": "prime_async.evals.models",
         "ResultRun": "prime_async.evals.verifiers",
         "ResumeToken": "prime_async.evals.receipts",
         "SamplePage": "prime_async.evals.models",
+        "SyncResult": "prime_async.evals.sync",
         "TERMINAL_STATUSES": "prime_async.evals.models",
+        "check_path": "prime_async.evals.sources",
         "find_runs": "prime_async.evals.verifiers",
+        "interrupted_pushes": "prime_async.evals.sync",
         "load_run": "prime_async.evals.verifiers",
     },
 )

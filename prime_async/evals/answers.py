@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +41,7 @@ class SampleAnswer:
         found = [(entry.get("index"), entry) for entry in self.refused]
         final = [entry for entry in self.errors if passing_too or entry.get("status") not in _AGAIN]
         found += [(_index_at(batch, entry), entry) for entry in final]
-        known = {index for index, _ in batch.samples}
+        known = batch.indexes
         return [
             _refusal(index, entry)
             for index, entry in found
@@ -72,8 +73,8 @@ def refused_positions(error: APIError) -> dict[int, str]:
 
 def _index_at(batch: Batch, entry: dict[str, Any]) -> int | None:
     place = entry.get("id", entry.get("index"))
-    if isinstance(place, int) and 0 <= place < len(batch.samples):
-        return batch.samples[place][0]
+    if isinstance(place, int) and 0 <= place < batch.count:
+        return next(itertools.islice(batch.indexes.indexes(), place, None))
     return None
 
 

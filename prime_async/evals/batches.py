@@ -1,10 +1,11 @@
-"""Batches: samples packed by their true bytes on the wire, sent in pieces, split when the platform wants less."""
+"""Batches: chunks packed by their true bytes on the wire, sent in pieces, taken apart when the platform wants less."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from prime_async.evals.encoding import Chunk, join
 from prime_async.spool import Ranges
 
 __all__ = ["MAX_PAYLOAD_BYTES", "OVERHEAD", "TARGET_BYTES", "Batch", "Packer"]
@@ -20,9 +21,8 @@ _HEAD, _TAIL = b'{"samples":[', b"]}"
 OVERHEAD = len(_HEAD) + len(_TAIL)
 """Bytes a request has beside its samples and the commas between them."""
 
-_PIECE_BYTES = 128 * 1024
-
-_MAX_GAPS = 100
+_PIECE_BYTES = 256 * 1024
+_MAX_HOLES = 100
 """Holes a batch may have where samples were refused; each costs an interval in a request header."""
 
 
@@ -30,45 +30,67 @@ _MAX_GAPS = 100
 class Batch:
     """Samples that travel in one request. Implements the transport's ``Body``: any try sends the same bytes."""
 
-    samples: list[tuple[int, bytes]] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
     size: int = OVERHEAD - 1
+    count: int = 0
+    holes: int = 0
     content_type: str = "application/json"
 
-    def add(self, index: int, data: bytes) -> None:
-        """Put a sample at the end."""
-        self.samples.append((index, data))
-        self.size += len(data) + 1
+    @classmethod
+    def of(cls, samples: Sequence[tuple[int, bytes]]) -> Batch:
+        """Make a batch of encoded samples."""
+        batch = cls()
+        for chunk in join(samples):
+            batch.add(chunk)
+        return batch
+
+    def add(self, chunk: Chunk) -> None:
+        """Put a chunk at the end."""
+        self.holes += bool(self.chunks) and chunk.start != self.stop
+        self.chunks.append(chunk)
+        self.size += len(chunk.data) + 1
+        self.count += chunk.number
+
+    @property
+    def stop(self) -> int:
+        """One more than the last index inside."""
+        last = self.chunks[-1]
+        return last.start + last.number
 
     @property
     def indexes(self) -> Ranges:
         """The input indexes inside."""
-        first, last = self.samples[0][0], self.samples[-1][0]
-        if last - first + 1 == len(
-            self.samples
-        ):  # they rise, so nothing is missing between the two
-            return Ranges([(first, last + 1)])
-        return Ranges.of(index for index, _ in self.samples)
+        if not self.holes:
+            return Ranges([(self.chunks[0].start, self.stop)])
+        return Ranges([(chunk.start, chunk.start + chunk.number) for chunk in self.chunks])
+
+    @property
+    def samples(self) -> list[tuple[int, bytes]]:
+        """The samples one by one."""
+        return [sample for chunk in self.chunks for sample in chunk.samples()]
 
     def pieces(self) -> Iterator[bytes]:
-        """Produce the request body in pieces of about 128 KiB; only one of them exists at a time."""
+        """Produce the request body in pieces of about 256 KiB; only one of them exists at a time."""
         piece: list[bytes] = []
         size = 0
         lead = _HEAD
-        for _, data in self.samples:
-            piece.append(data if piece else lead + data)
-            size += len(data)
+        for chunk in self.chunks:
+            piece.append(chunk.data if piece else lead + chunk.data)
+            size += len(chunk.data)
             if size >= _PIECE_BYTES:
                 yield b",".join(piece)
                 lead, piece, size = b",", [], 0
         yield b",".join(piece) + _TAIL if piece else _TAIL
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Split in the middle, by bytes."""
-        left, right = Batch(), Batch()
-        for index, data in self.samples:
-            half = left if not left.samples or left.size + len(data) <= self.size // 2 else right
-            (right if right.samples else half).add(index, data)
-        return left, right
+        """Split in the middle, by bytes. Needs at least two samples; neither half is empty."""
+        samples = self.samples
+        size = 0
+        for place, (_, data) in enumerate(samples):
+            size += len(data)
+            if place and size > self.size // 2:
+                break
+        return Batch.of(samples[:place]), Batch.of(samples[place:])
 
     def without(self, indexes: set[int]) -> Batch:
         """Return a batch that lacks these samples."""
@@ -79,47 +101,39 @@ class Batch:
         return self._picked(lambda index: index in indexes)
 
     def _picked(self, wanted: Callable[[int], bool]) -> Batch:
-        picked = Batch()
-        for index, data in self.samples:
-            if wanted(index):
-                picked.add(index, data)
-        return picked
+        return Batch.of([sample for sample in self.samples if wanted(sample[0])])
 
 
 class Packer:
-    """Packs samples in input order into batches of the target size, never beyond the ceiling.
+    """Packs chunks into batches of the target size, never beyond the ceiling.
 
     Args:
-        ceiling: bytes a request may have at most.
+        ceiling: bytes a request may have at most; no chunk with more than one sample may be larger.
     """
 
     def __init__(self, ceiling: int) -> None:
         self._ceiling = ceiling
         self._target = min(TARGET_BYTES, ceiling)
         self._open = Batch()
-        self._gaps = 0
 
-    def add(self, index: int, data: bytes) -> Batch | None:
-        """Put a sample in; return a batch when one became ready."""
+    def add(self, chunk: Chunk) -> Batch | None:
+        """Put a chunk in; return a batch when one became ready."""
         ready = None
-        if self._open.samples and self._must_close_before(index, len(data)):
+        if self._open.chunks and self._must_close_before(chunk):
             ready, self._open = self._open, Batch()
-            self._gaps = 0
-        if self._open.samples and index != self._open.samples[-1][0] + 1:
-            self._gaps += 1
-        self._open.add(index, data)
+        self._open.add(chunk)
         return ready
-
-    def _must_close_before(self, index: int, size: int) -> bool:
-        batch = self._open
-        return (
-            batch.size >= self._target
-            or batch.size + size + 1 > self._ceiling
-            or (self._gaps >= _MAX_GAPS and index != batch.samples[-1][0] + 1)
-        )
 
     def flush(self) -> Batch | None:
         """Return what is left, or None."""
         batch, self._open = self._open, Batch()
-        self._gaps = 0
-        return batch if batch.samples else None
+        return batch if batch.chunks else None
+
+    def _must_close_before(self, chunk: Chunk) -> bool:
+        batch = self._open
+        return (
+            chunk.start < batch.stop  # a request lists its indexes as rising ranges
+            or batch.size >= self._target
+            or batch.size + len(chunk.data) + 1 > self._ceiling
+            or (batch.holes >= _MAX_HOLES and chunk.start != batch.stop)
+        )

@@ -29,6 +29,7 @@ from prime_async.evals.push import Progress, not_found
 from prime_async.evals.pushing import PushOptions, push_samples
 from prime_async.evals.receipts import PushReceipt
 from prime_async.evals.sources import Samples
+from prime_async.evals.sync import SyncResult, sync_pushes
 from prime_async.evals.waiting import wait_until_terminal
 from prime_async.models import Record
 from prime_async.transport import (
@@ -240,6 +241,19 @@ class AsyncEvalsClient:
             timeout=timeout,
         )
         return await push_samples(self._api, samples, options)
+
+    async def sync_pushes(self, progress_callback: Progress | None = None) -> list[SyncResult]:
+        """Deliver what earlier pushes to this platform left on disk: spooled samples and interrupted files.
+
+        Safe to call from several processes at a time; a push that was going elsewhere is reported, never redirected.
+
+        Args:
+            progress_callback: called with the number of samples settled since the last call.
+
+        Returns:
+            One result per push that was found; its ``problem`` is None when everything is delivered.
+        """
+        return await sync_pushes(self._api, progress=progress_callback)
 
     async def finalize_evaluation(
         self,

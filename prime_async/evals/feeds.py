@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from prime_async.evals.encoding import SLICE_BYTES, SLICE_SECONDS, SampleEncoder, Slice
+from prime_async.evals.encoding import SLICE_BYTES, SLICE_SECONDS, SampleEncoder, Chunk, join
 from prime_async.spool import Ranges
 
 __all__ = ["AsyncFeed", "IterableFeed"]
@@ -24,7 +24,7 @@ _READ_AHEAD = 4 * SLICE_BYTES
 """Encoded bytes a feed holds at most, one sample beyond."""
 
 _LINGER = 0.1
-"""Seconds of quiet after which an empty slice tells the push to send what it has."""
+"""Seconds of quiet after which an empty answer tells the push to send what it has."""
 
 
 class _Feed:
@@ -44,8 +44,8 @@ class _Feed:
         self._error: BaseException | None = None
         self.total: int | None = None
 
-    async def next_slice(self) -> Slice | None:
-        """Return what was read meanwhile, an empty slice after a quiet, None at the end.
+    async def next_chunks(self) -> list[Chunk] | None:
+        """Return what was read meanwhile, nothing after a quiet, None at the end.
 
         Raises:
             Exception: whatever the user's iterable raised, after everything before it was handed over.
@@ -54,8 +54,8 @@ class _Feed:
             await self._wait_for_news()
         self._news.clear()
         ended = self._ended  # read before taking: what comes between the two is taken next time
-        taken = Slice(self._take())
-        if taken.samples or not ended:
+        taken = join(self._take())
+        if taken or not ended:
             return taken
         if self._error is not None:
             raise self._error

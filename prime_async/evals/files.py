@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 
 from prime_async import values
 from prime_async.errors import InvalidSampleError
-from prime_async.evals.encoding import SampleEncoder, Slice
+from prime_async.evals.encoding import Chunk, SampleEncoder, join
 from prime_async.spool import Ranges, SourceInfo
 
 __all__ = ["FileCheck", "JsonlSource", "OversizedLine", "check_jsonl"]
@@ -205,14 +205,16 @@ class JsonlSource:
         return None if self._check is None else self._check.info
 
     async def check(self) -> FileCheck:
+        """Check the whole file in a thread; see :func:`check_jsonl`."""
+        return await anyio.to_thread.run_sync(self.check_now)
+
+    def check_now(self) -> FileCheck:
         """Check the whole file; see :func:`check_jsonl`."""
-        self._check = await anyio.to_thread.run_sync(
-            lambda: check_jsonl(
-                self.path,
-                limit=self._encoder.limit,
-                rename_id=self._rename_id,
-                mapping=self._mapping,
-            )
+        self._check = check_jsonl(
+            self.path,
+            limit=self._encoder.limit,
+            rename_id=self._rename_id,
+            mapping=self._mapping,
         )
         self.total = self._check.samples
         self._samples = self._read(self._check)
@@ -224,24 +226,23 @@ class JsonlSource:
     async def aclose(self) -> None:
         """Nothing to stop."""
 
-    async def next_slice(self) -> Slice | None:
+    async def next_chunks(self) -> list[Chunk] | None:
         """Return the samples of the next window of about 1 MiB, None at the end.
 
         Raises:
             InvalidSampleError: the file changed since it was checked.
         """
-        taken = await anyio.to_thread.run_sync(self._next_window)
-        return taken if taken.samples else None
+        return await anyio.to_thread.run_sync(self._next_window) or None
 
-    def _next_window(self) -> Slice:
-        window = Slice()
+    def _next_window(self) -> list[Chunk]:
+        window: list[tuple[int, bytes]] = []
         size = 0
         for index, data in self._samples:
-            window.samples.append((index, data))
+            window.append((index, data))
             size += len(data)
             if size >= _WINDOW:
                 break
-        return window
+        return join(window)
 
     def _read(self, check: FileCheck) -> Iterator[tuple[int, bytes]]:
         index = 0

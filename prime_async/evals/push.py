@@ -27,7 +27,7 @@ from prime_async.errors import (
 )
 from prime_async.evals.answers import SampleAnswer, refused_positions
 from prime_async.evals.batches import Batch, Packer
-from prime_async.evals.encoding import Slice
+from prime_async.evals.encoding import Chunk
 from prime_async.evals.keeping import Keeper
 from prime_async.evals.ledger import Ledger
 from prime_async.evals.receipts import PushReceipt, RefusedSample, ResumeToken
@@ -80,8 +80,8 @@ class Source(Protocol):
     def start(self, group: TaskGroup) -> None:
         """Begin to read, in the push's task group."""
 
-    async def next_slice(self) -> Slice | None:
-        """Return encoded samples in input order; an empty slice after a quiet; None at the end."""
+    async def next_chunks(self) -> list[Chunk] | None:
+        """Return encoded samples in input order; nothing after a quiet; None at the end."""
 
     async def aclose(self) -> None:
         """Stop reading."""
@@ -167,15 +167,15 @@ class Push:
     async def _read(self, group: TaskGroup) -> None:
         """Read the source to its end; once the platform is lost, only if samples would be lost with it."""
         while self._lost is None or not self._source.rereadable:
-            slice_ = await self._source.next_slice()
+            chunks = await self._source.next_chunks()
             await self._report(self._ledger.note_local_refusals())
-            if slice_ is None:
+            if chunks is None:
                 self._ended = True
                 break
-            if not slice_.samples:
+            if not chunks:
                 await self._dispatch(group, self._packer.flush())
-            for index, data in slice_.samples:
-                if (batch := self._packer.add(index, data)) is not None:
+            for chunk in chunks:
+                if (batch := self._packer.add(chunk)) is not None:
                     await self._dispatch(group, batch)
             await anyio.sleep(0)
         await self._dispatch(group, self._packer.flush())
@@ -219,7 +219,7 @@ class Push:
         try:
             answer = await self._post(batch)
         except PayloadTooLargeError as error:
-            if len(batch.samples) > 1:
+            if batch.count > 1:
                 left, right = batch.halves()
                 return [right, left], []
             await self._refuse(batch, error)
@@ -258,7 +258,7 @@ class Push:
         for index in again:
             arrived.remove(index)
         self._ledger.arrived(arrived)
-        await self._report(len(batch.samples) - len(again))
+        await self._report(batch.count - len(again))
         return [batch.only(again)] if again else []
 
     async def _refuse_named(self, batch: Batch, error: APIError) -> list[Batch]:
@@ -274,13 +274,13 @@ class Push:
             self._ledger.refuse(RefusedSample(index, why, f"samples[{index}]", error.status))
         await self._report(len(named))
         rest = batch.without(set(named))
-        return [rest] if rest.samples else []
+        return [rest] if rest.count else []
 
     async def _refuse(self, batch: Batch, error: APIError) -> None:
         for index, data in batch.samples:
             why = RefusedSample(index, error.message, f"samples[{index}]", error.status, len(data))
             self._ledger.refuse(why)
-        await self._report(len(batch.samples))
+        await self._report(batch.count)
 
     async def _fail(self, batch: Batch, error: APIError) -> None:
         unknown = error.ambiguous and SAMPLE_RANGES not in self._transport.features

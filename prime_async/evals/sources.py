@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import anyio
 from anyio.abc import TaskGroup
 
 from prime_async.errors import InvalidSampleError, UsageError
-from prime_async.evals.encoding import SampleEncoder, Slice
+from prime_async.evals.batches import MAX_PAYLOAD_BYTES, OVERHEAD
+from prime_async.evals.encoding import SLICE_BYTES, SLICE_SECONDS, Chunk, SampleEncoder
 from prime_async.evals.feeds import AsyncFeed, IterableFeed
-from prime_async.evals.files import JsonlSource
+from prime_async.evals.files import FileCheck, JsonlSource
 from prime_async.evals.push import Source
 from prime_async.evals.verifiers import METADATA, RESULTS, TRACES, load_run, trace_samples
 from prime_async.spool import Ranges
 
-__all__ = ["Samples", "SequenceSource", "jsonl_source", "open_source"]
+__all__ = ["Samples", "SequenceSource", "check_path", "jsonl_source", "open_source"]
 
 Samples = Iterable[Any] | AsyncIterable[Any] | str | Path
 """What can be pushed: a list, any iterable, an asynchronous iterable, or the path of a file or result folder."""
@@ -31,10 +32,10 @@ class SequenceSource:
 
     def __init__(self, samples: Sequence[Any], encoder: SampleEncoder, skip: Ranges) -> None:
         self.total: int | None = len(samples)
+        self._samples = samples
         self._encoder = encoder
-        self._numbered: Iterator[tuple[int, Any]] = enumerate(samples)
-        if skip:
-            self._numbered = (pair for pair in enumerate(samples) if pair[0] not in skip)
+        self._skip = skip
+        self._next = 0
 
     def start(self, group: TaskGroup) -> None:
         """Nothing to start."""
@@ -42,17 +43,30 @@ class SequenceSource:
     async def aclose(self) -> None:
         """Nothing to stop."""
 
-    async def next_slice(self) -> Slice | None:
-        """Encode and return the next slice, None at the end."""
-        refused = len(self._encoder.refused)
-        while not (slice_ := self._encoder.encode_slice(self._numbered)).samples:
-            if len(self._encoder.refused) == refused:
-                return None
-            refused = len(
-                self._encoder.refused
-            )  # a whole slice was refused: there may be more behind it
-            await anyio.sleep(0)
-        return slice_
+    async def next_chunks(self) -> list[Chunk] | None:
+        """Encode about 128 KiB or 2 ms worth of samples; None at the end."""
+        assert self.total is not None
+        chunks: list[Chunk] = []
+        size = 0
+        over = time.perf_counter() + SLICE_SECONDS
+        while self._next < self.total:
+            start, stop = self._next_run()
+            fresh = self._encoder.encode_together(start, list(self._samples[start:stop]))
+            self._next = stop
+            chunks += fresh
+            size += sum(len(chunk.data) for chunk in fresh)
+            if size >= SLICE_BYTES or time.perf_counter() >= over:
+                return chunks
+        return chunks or None
+
+    def _next_run(self) -> tuple[int, int]:
+        """Return the next samples to encode together, passing over what is to be skipped."""
+        assert self.total is not None
+        start = self._next
+        stop = min(start + self._encoder.at_once, self.total)
+        for wanted in (Ranges([(start, self.total)]) - self._skip) if self._skip else ():
+            return wanted[0], min(wanted[1], wanted[0] + self._encoder.at_once)
+        return (start, stop) if not self._skip else (self.total, self.total)
 
 
 def open_source(samples: Samples, encoder: SampleEncoder, skip: Ranges) -> Source:
@@ -81,6 +95,20 @@ def open_source(samples: Samples, encoder: SampleEncoder, skip: Ranges) -> Sourc
         field="samples",
         hint="a list, an iterable, an async iterable or a path",
     )
+
+
+def check_path(path: str | Path, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> FileCheck:
+    """Check a JSONL file or result folder as a push would, without pushing. Blocks: call it in a thread.
+
+    Returns:
+        How many samples it holds, and which of them are too large for a request.
+
+    Raises:
+        InvalidSampleError: the file cannot be read or has broken lines.
+        InvalidEvaluationError: the folder is no result folder.
+    """
+    encoder = SampleEncoder(limit=max_payload_bytes - OVERHEAD)
+    return jsonl_source(Path(path), encoder, Ranges()).check_now()
 
 
 def jsonl_source(path: Path, encoder: SampleEncoder, skip: Ranges) -> JsonlSource:
