@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from prime_async.spool.records import Meta
 from prime_async.spool.state import decode_control
 from prime_async.spool.writer import spool_error
 
-__all__ = ["copy_segments", "meta_of", "segments_of"]
+__all__ = ["copy_segments", "meta_of", "segments_of", "size_of"]
 
 
 def segments_of(path: Path) -> list[tuple[int, Path]]:
@@ -49,23 +48,37 @@ def meta_of(segments: list[tuple[int, Path]]) -> Meta:
     raise SpoolError(f"nothing in {path} says what it belongs to: its meta is damaged", path=path)
 
 
+def size_of(segments: list[tuple[int, Path]]) -> int:
+    """Return the bytes in some segments.
+
+    Raises:
+        SpoolError: one is gone.
+    """
+    try:
+        return sum(path.stat().st_size for _, path in segments)
+    except OSError as error:
+        raise spool_error("cannot read the segments of", segments[0][1], error) from error
+
+
 def copy_segments(segments: list[tuple[int, Path]], target: Path) -> None:
     """Make an entry's folder from copies of segments; all of it or nothing.
 
     Raises:
         SpoolError: a segment cannot be read, or the disk is full or cannot be written.
     """
+    from shutil import copyfile, rmtree
+
     incoming = target.with_name(f".incoming-{target.name}")
-    shutil.rmtree(incoming, ignore_errors=True)  # a copy that a crash cut off
+    rmtree(incoming, ignore_errors=True)  # a copy that a crash cut off
     try:
         incoming.mkdir(mode=0o700)
         for number, path in segments:
             copy = incoming / f"{number:04d}.seg"
             copy.touch(mode=0o600)
-            shutil.copyfile(path, copy)
+            copyfile(path, copy)
         incoming.rename(target)
     except OSError as error:
-        shutil.rmtree(incoming, ignore_errors=True)
+        rmtree(incoming, ignore_errors=True)
         raise spool_error("cannot copy the spool entry to", target, error) from error
 
 

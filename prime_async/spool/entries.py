@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,7 +122,7 @@ class SpoolEntry:
             SpoolError: a segment cannot be read or has a newer format.
         """
         state = self.state(verify=False)
-        created_at = state.meta.created_at if state.meta else self.path.stat().st_mtime
+        created_at = state.meta.created_at if state.meta else _changed(self.path)
         return EntrySummary(
             kind=self.kind,
             id=self.id,
@@ -238,11 +239,32 @@ def numbered_segments(folder: Path) -> list[tuple[int, Path]]:
 
 
 def segment_bytes(folder: Path) -> int:
-    """Return the size of the segments in a folder; 0 when it is gone."""
+    """Return the size of the segments in a folder; 0 when it is gone.
+
+    Raises:
+        SpoolError: the folder cannot be read.
+    """
     try:
-        return sum(path.stat().st_size for path in folder.iterdir() if path.suffix == ".seg")
+        with os.scandir(folder) as found:
+            return sum(_size(path) for path in found if path.name.endswith(".seg"))
     except FileNotFoundError:
         return 0
+    except OSError as error:
+        raise spool_error("cannot measure the spool entry", folder, error) from error
+
+
+def _size(path: os.DirEntry[str]) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0  # pruned, or delivered and removed, since it was listed
+
+
+def _changed(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError as error:
+        raise spool_error("cannot read the spool entry", folder, error) from error
 
 
 def _fold(state: SpoolState, path: Path, frame: Frame) -> None:

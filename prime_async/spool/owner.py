@@ -213,7 +213,9 @@ class EntryWriter:
                 stays owned), or it cannot be deleted.
         """
         self._check_process()
-        self._check_removable(discard)
+        with self._segments.lock:  # no thread may slip a record in behind the check
+            self._check_removable(discard)
+            self._segments.stop()
         try:
             self._segments.close()
             delete_folder(self.entry.path)

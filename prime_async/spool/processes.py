@@ -4,8 +4,6 @@ again."""
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -36,18 +34,24 @@ class Holder(msgspec.Struct, frozen=True):
     def this_process(cls, purpose: str) -> Holder:
         """Return the calling process as an owner from now on."""
         pid = os.getpid()
-        return cls(pid, _started(pid), socket.gethostname(), purpose, time.time())
+        return cls(pid, _started(pid), _host(), purpose, time.time())
 
     @property
     def alive(self) -> bool:
         """False only when it is certain that the process has ended: another machine's cannot be
         asked."""
-        if self.host != socket.gethostname() or self.started is None:
+        if self.host != _host() or self.started is None:
             return True
         return _started(self.pid) == self.started
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} ({self.purpose})"
+
+
+def _host() -> str:
+    from socket import gethostname
+
+    return gethostname()
 
 
 def _started(pid: int) -> str | None:
@@ -71,6 +75,8 @@ def _started_by_proc(pid: int) -> str | None:
 
 
 def _started_by_ps(pid: int) -> str | None:
+    import subprocess
+
     try:
         told = subprocess.run(  # noqa: S603 - fixed command, a number as its argument
             ["ps", "-o", "lstart=", "-p", str(pid)],  # noqa: S607 - its place differs between systems

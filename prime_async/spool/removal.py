@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from prime_async.spool.writer import spool_error
@@ -16,16 +15,22 @@ def delete_folder(path: Path) -> None:
     Raises:
         SpoolError: it cannot be renamed or deleted.
     """
-    # Renamed first: a crash half-way must not leave records without the notes that they arrived.
+    from shutil import rmtree
+
     doomed = path.with_name(f".removed-{path.name}")
     try:
+        rmtree(doomed, ignore_errors=True)  # of an entry of that name, cut off by a crash
+        # Renamed first: a crash half-way must not leave records without the notes that they
+        # arrived.
         path.rename(doomed)
-        shutil.rmtree(doomed)
+        rmtree(doomed)
     except OSError as error:
         raise spool_error("cannot delete the spool entry", path, error) from error
 
 
 def sweep(kind_folder: Path) -> None:
     """Delete what a crash in the middle of a removal left behind."""
+    from shutil import rmtree
+
     for doomed in kind_folder.glob(".removed-*"):
-        shutil.rmtree(doomed, ignore_errors=True)  # another process may be at the same
+        rmtree(doomed, ignore_errors=True)  # another process may be at the same

@@ -29,7 +29,8 @@ class RollingWriter:
         present: records in the segments that are there already.
 
     Attributes:
-        lock: held by the caller of `append` and `begin`; `sync` and `close` take it themselves.
+        lock: held by the caller of `append`, `begin` and `stop`; `sync` and `close` take it
+            themselves.
         bytes_written: bytes added to the disk so far.
         full: segments that nothing is appended to any more, oldest first, with the records they
             hold; those of earlier owners with the records of all of these together.
@@ -71,8 +72,7 @@ class RollingWriter:
         Raises:
             SpoolError: the disk is full or cannot be written; the segment before stays in use.
         """
-        if self._closed:
-            raise SpoolError(f"{self._folder} is closed", path=self._folder)
+        self._check_open()
         fresh = self._new_segment()
         if self._segment is not None:
             self.full.append((self._segment.path, self._held))
@@ -125,6 +125,10 @@ class RollingWriter:
         with self._sync_lock, self.lock:
             self.abandon()
 
+    def stop(self) -> None:
+        """Take no more frames; what is there can still be synced and must be closed."""
+        self._closed = True
+
     def abandon(self) -> None:
         """Close every file without waiting, as a fork must, in which no sync is running."""
         for segment in (*self._unsynced, self._segment):
@@ -133,6 +137,7 @@ class RollingWriter:
         self._unsynced, self._segment, self._closed = [], None, True
 
     def _segment_for(self, needed: int) -> SegmentWriter:
+        self._check_open()
         segment = self._segment
         # One record behind the meta record always fits, however large.
         if segment is not None and (
@@ -142,6 +147,10 @@ class RollingWriter:
         self.begin()
         assert self._segment is not None
         return self._segment
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SpoolError(f"{self._folder} is closed", path=self._folder)
 
     def _new_segment(self) -> SegmentWriter:
         numbers = [number for number, _ in numbered_segments(self._folder)]

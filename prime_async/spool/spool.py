@@ -10,7 +10,7 @@ import msgspec
 
 from prime_async._version import __version__
 from prime_async.errors import SpoolError, UsageError
-from prime_async.spool.adoption import copy_segments, meta_of, segments_of
+from prime_async.spool.adoption import copy_segments, meta_of, segments_of, size_of
 from prime_async.spool.entries import SpoolEntry, segment_bytes
 from prime_async.spool.locks import EntryLock
 from prime_async.spool.owner import EntryWriter
@@ -123,8 +123,7 @@ class Spool:
         kind, entry_id = _named("kind", meta.kind), _named("entry_id", meta.id)
         entry = SpoolEntry(self, kind, entry_id)
         if not entry.path.exists():
-            needed = sum(source.stat().st_size for _, source in segments)
-            if needed > self.room():
+            if size_of(segments) > self.room():
                 raise full(self.root, self.max_bytes)
             _make_private(entry.path.parent)
             copy_segments(segments, entry.path)

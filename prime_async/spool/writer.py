@@ -142,10 +142,17 @@ class SegmentWriter:
             if written < total:
                 # A short write is a disk that ran full: the next one brings its errno.
                 _write_rest(fd, b"".join(parts)[written:])
+            self.size += total
         except OSError as error:
             self._roll_back(fd)
             raise spool_error("cannot write to the spool", self.path, error) from error
-        self.size += total
+        except BaseException:
+            # Ctrl-C between the write and the count: a later roll-back must not cut this frame off.
+            if os.fstat(fd).st_size == self.size + total:
+                self.size += total
+            else:
+                self._roll_back(fd)
+            raise
 
     def _roll_back(self, fd: int) -> None:
         """Cut a half-written frame off; readers would pass over it, but later frames must follow

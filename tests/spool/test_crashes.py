@@ -167,6 +167,39 @@ def test_full_disk(small_disk: Path, segment_bytes: int) -> None:
         subprocess.run(["umount", str(small_disk)], check=True)
 
 
+@pytest.mark.parametrize("done", [0, 30, 47])
+def test_interrupted_in_the_middle_of_a_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
+    """Ctrl-C during an append leaves that frame whole or not there; what follows is not harmed."""
+    from prime_async.errors import SpoolError
+    from prime_async.spool import FrameType, SegmentReader, SegmentWriter
+    from prime_async.spool import writer as module
+
+    def interrupted(fd: int, parts: tuple[bytes, ...]) -> int:
+        os.write(fd, b"".join(parts)[:done])
+        raise KeyboardInterrupt
+
+    def full(fd: int, parts: tuple[bytes, ...]) -> int:
+        os.write(fd, b"".join(parts)[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with SegmentWriter(tmp_path / "a.seg") as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "_writev", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                writer.append(FrameType.DATA, b"interrupted at a bad moment"[:23], index=1)
+        writer.append(FrameType.DATA, b"kept", index=2)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "_writev", full)
+            with pytest.raises(SpoolError, match="No space left"):
+                writer.append(FrameType.DATA, b"no room", index=3)
+        assert writer.size == (tmp_path / "a.seg").stat().st_size
+    reader = SegmentReader(tmp_path / "a.seg")
+    assert [frame.index for frame in reader.frames()] == ([1, 2] if done == 47 else [2])
+    assert (reader.damage, reader.torn) == ([], 0)
+
+
 def test_roll_back_that_fails_closes_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

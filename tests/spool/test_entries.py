@@ -271,6 +271,16 @@ def test_crash_in_a_removal(spool: Spool) -> None:
     assert [path.name for path in (spool.root / "k").iterdir()] == ["two"]
 
 
+def test_removal_over_the_rest_of_another(spool: Spool) -> None:
+    """A removal that was cut off does not keep a later entry of the same name from going."""
+    spool.create("k", "one").close()
+    left = spool.root / "k" / ".removed-one"
+    left.mkdir()
+    (left / "0001.seg").write_bytes(b"")
+    spool.open("k", "one").remove(discard=True)
+    assert list((spool.root / "k").iterdir()) == []
+
+
 def test_take_over_goes_on_in_a_new_segment(spool: Spool) -> None:
     """Who delivers the rest changes nothing of what is there, torn tail included."""
     with spool.create("k", "one") as writer:
