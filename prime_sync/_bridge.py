@@ -16,10 +16,9 @@ import atexit
 import logging
 import os
 import threading
-import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from prime_async.errors import PrimeError, WrongLoopError
 from prime_sync._calls import Call
@@ -43,10 +42,6 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class _AsyncClosable(Protocol):
-    def aclose(self) -> Awaitable[None]: ...
-
-
 class Bridge:
     """Runs coroutines for threads without an event loop. All sync clients share ``BRIDGE``."""
 
@@ -56,8 +51,6 @@ class Bridge:
         self._thread: threading.Thread | None = None
         self._stop = asyncio.Event()
         self._calls: set[Call[Any]] = set()
-        self._twins: weakref.WeakSet[_AsyncClosable] = weakref.WeakSet()
-        self._closing: set[asyncio.Task[None]] = set()
         self._hooked = self._closed = False
 
     def call(
@@ -98,13 +91,9 @@ class Bridge:
         *,
         prefetch: int = 64,
         mail: Mailbox | None = None,
-        keep: object = None,
     ) -> CloseableIterator[T]:
-        """Iterate over an async iterator: one task runs it, ``prefetch`` items ahead at the most.
-
-        ``keep`` stays referenced while the iterator lives: the client that ``source`` belongs to.
-        """
-        return CloseableIterator(self, source, prefetch, mail, keep)
+        """Iterate over an async iterator, which one task reads ``prefetch`` items ahead at most."""
+        return CloseableIterator(self, source, prefetch, mail)
 
     def scope(
         self,
@@ -112,18 +101,12 @@ class Bridge:
         wrap: Callable[[T], U],
         *,
         mail: Mailbox | None = None,
-        keep: object = None,
     ) -> AbstractContextManager[U]:
         """Enter and leave an async context manager in one task.
 
         ``wrap`` makes what the block sees out of what the manager gives.
         """
-        return Scope(self, manager, wrap, mail, keep)
-
-    def adopt(self, owner: object, twin: _AsyncClosable) -> None:
-        """Close ``twin`` when its sync client is collected and at exit: a script closes nothing."""
-        self._twins.add(twin)
-        weakref.finalize(owner, self.post, self._close_twin, twin).atexit = False
+        return Scope(self, manager, wrap, mail)
 
     def post(self, callback: Callable[..., object], *args: Any) -> None:
         """Run a callback on the loop, if there is one, without waiting: for destructors."""
@@ -186,7 +169,7 @@ class Bridge:
         """In a forked child: the thread is gone, and the loop and its sockets are the parent's."""
         self._lock = threading.Lock()
         self._stop = asyncio.Event()
-        self._calls, self._closing = set(), set()
+        self._calls = set()
         loop, self._loop, self._thread = self._loop, None, None
         if loop is not None:
             abandon_loop(loop)
@@ -224,18 +207,13 @@ class Bridge:
                 # A task group inside a call ends its own children; cancelling those too, as
                 # asyncio.run() does, would cut short the clean-up of the call.
                 await _cancel({task for task in _others() if task.get_name() == ROOT})
-                await asyncio.gather(*map(_close_quietly, list(self._twins)))
-                await _cancel(_others())
+                # This also closes the connections of clients that nobody has closed.
                 await asyncio.get_running_loop().shutdown_asyncgens()
+                await _cancel(_others())
         except TimeoutError:
             _LOG.warning("gave up on calls that did not end %g s after exit", EXIT_SECONDS)
         for call in list(self._calls):
             call.fail()
-
-    def _close_twin(self, twin: _AsyncClosable) -> None:
-        task = asyncio.get_running_loop().create_task(_close_quietly(twin))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
 
 
 def _others() -> set[asyncio.Task[Any]]:
@@ -249,13 +227,6 @@ async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)
-
-
-async def _close_quietly(twin: _AsyncClosable) -> None:
-    try:
-        await twin.aclose()
-    except Exception as error:  # nobody waits for this, so the log is the only place to say it
-        _LOG.warning("closing %s failed: %r", type(twin).__name__, error)
 
 
 def _name(coro: Coroutine[Any, Any, Any]) -> str:

@@ -37,7 +37,7 @@ class CloseableIterator(Iterator[T]):
     reference to it. It may be used from any thread, by one thread at a time.
     """
 
-    __slots__ = ("_bridge", "_closed", "_keep", "_mail", "_pump", "_ready")
+    __slots__ = ("_bridge", "_closed", "_mail", "_pump", "_ready")
 
     def __init__(
         self,
@@ -45,13 +45,11 @@ class CloseableIterator(Iterator[T]):
         source: AsyncIterator[T],
         prefetch: int,
         mail: Mailbox | None,
-        keep: object,
     ) -> None:
         self._bridge = bridge
         self._pump = _Pump(source, prefetch)
         self._ready: deque[T] = deque()
         self._mail = mail
-        self._keep = keep
         self._closed = False
 
     def __next__(self) -> T:

@@ -1,45 +1,29 @@
-"""Work that the loop hands to the thread that waits for a call: callbacks, iterators of the user.
+"""Callbacks of the user: the loop hands them to the thread that waits for the call.
 
-A user's code may block, use thread-locals or call a sync client. On the loop thread that would stop
+A callback may block, use thread-locals or call a sync client. On the loop thread that would stop
 every client; in the calling thread it runs as if there were no loop at all.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import os
-import time
 from collections import deque
-from collections.abc import (
-    AsyncIterable,
-    AsyncIterator,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    Set,
-)
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from collections.abc import Awaitable, Callable
+from typing import Any, ParamSpec, TypeVar, overload
 
 from prime_async.errors import WrongLoopError
 
 __all__ = ["Mailbox"]
 
-# One hand-over of a user's iterator: at most so many items, and ended after so long, because the
-# first items of a slow source are worth sending now.
-_FEED_ITEMS = 32
-_FEED_SECONDS = 0.005
-
-_AT_REST = (AsyncIterable, Sequence, Mapping, Set, os.PathLike)
-
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 
 
 class Mailbox:
-    """The jobs of one call, run in order by the thread that waits for it."""
+    """The callbacks of one call, run in order by the thread that waits for it."""
 
     def __init__(self) -> None:
         self._jobs: deque[Callable[[], None]] = deque()
@@ -50,35 +34,26 @@ class Mailbox:
     @overload
     def run_callback(self, fn: None) -> None: ...
     @overload
-    def run_callback(self, fn: Callable[P, R]) -> Callable[P, Any]: ...
-    def run_callback(self, fn: Callable[P, R] | None) -> Callable[P, Any] | None:
-        """Return what the async core may call in place of ``fn``, to await the result or not.
+    def run_callback(self, fn: Callable[P, Any]) -> Callable[P, Awaitable[Any]]: ...
+    def run_callback(self, fn: Callable[P, Any] | None) -> Callable[P, Awaitable[Any]] | None:
+        """Return what the async core is to call, and to await, in place of ``fn``.
 
-        An error in ``fn`` ends the call and is raised from it.
+        The core gets what ``fn`` returns or raises. Ctrl-C in ``fn`` ends the call.
         """
         if fn is None:
             return None
 
-        def post(*args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
-            return self._post(lambda: fn(*args, **kwargs))
+        async def post(*args: P.args, **kwargs: P.kwargs) -> Any:
+            result = await self._post(functools.partial(fn, *args, **kwargs))
+            return await result if inspect.isawaitable(result) else result
 
         return post
-
-    def feed(self, source: T) -> T:
-        """Return what the async core may read in place of ``source``.
-
-        An iterator becomes an async iterator. What can be read without running the user's code
-        (a list, a path) and what is asynchronous already stays as it is.
-        """
-        if not isinstance(source, Iterable) or isinstance(source, _AT_REST):
-            return source
-        return cast("T", self._pull(source))
 
     def run_pending(self) -> None:
         """Run what was posted, in the calling thread.
 
         Raises:
-            WrongLoopError: a job called ``fork()``, and this is the child.
+            WrongLoopError: a callback called ``fork()``, and this is the child.
         """
         while self._jobs:
             self._jobs.popleft()()
@@ -96,50 +71,23 @@ class Mailbox:
         if self._closed:
             answer.cancel()
         else:
-            self._jobs.append(lambda: _answer(loop, answer, job()))
+            self._jobs.append(functools.partial(_run, loop, answer, job))
             self.wake()
         return answer
 
-    async def _pull(self, source: Iterable[T]) -> AsyncIterator[T]:
-        iterator: Iterator[T] | None = None
 
-        def take() -> tuple[list[T], Exception | None]:
-            nonlocal iterator
-            iterator = iterator or iter(source)
-            return _take(iterator)
-
-        error: Exception | None = None
-        while error is None:
-            items, error = await self._post(take)
-            if not items:
-                break
-            for item in items:
-                yield item
-        if error is not None:
-            raise error
-
-
-def _take(iterator: Iterator[T]) -> tuple[list[T], Exception | None]:
-    """Read the items of one hand-over; an error comes after the items before it."""
-    items: list[T] = []
-    deadline = time.monotonic() + _FEED_SECONDS
+def _run(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[R], job: Callable[[], R]) -> None:
     try:
-        for item in iterator:
-            items.append(item)
-            if len(items) >= _FEED_ITEMS or time.monotonic() >= deadline:
-                break
-    except Exception as error:  # for the reader, on the loop, to raise
-        return items, error
-    return items, None
+        result = job()
+    except Exception as error:  # the core's to handle, as if it had called the callback itself
+        loop.call_soon_threadsafe(_settle, answer, answer.set_exception, error)
+    else:
+        loop.call_soon_threadsafe(_settle, answer, answer.set_result, result)
 
 
-def _answer(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[R], value: R) -> None:
-    loop.call_soon_threadsafe(_settle, answer, value)
-
-
-def _settle(answer: asyncio.Future[R], value: R) -> None:
-    if not answer.done():  # the call was cancelled while the job ran
-        answer.set_result(value)
+def _settle(answer: asyncio.Future[Any], settle: Callable[[Any], None], outcome: object) -> None:
+    if not answer.done():  # the call was cancelled while the callback ran
+        settle(outcome)
 
 
 def _nobody() -> None:

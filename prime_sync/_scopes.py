@@ -33,13 +33,11 @@ class Scope(AbstractContextManager[U], Generic[T, U]):
         manager: AbstractAsyncContextManager[T],
         wrap: Callable[[T], U],
         mail: Mailbox | None,
-        keep: object,
     ) -> None:
         self._bridge = bridge
         self._manager = manager
         self._wrap = wrap
         self._mail = mail
-        self._keep = keep
         self._name: str = getattr(manager, "func", type(manager)).__qualname__
         self._failure: BaseException | None = None
         self._owner: asyncio.Task[None]

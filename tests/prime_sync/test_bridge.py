@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import sys
@@ -11,7 +12,7 @@ import traceback
 import types
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -279,53 +280,6 @@ def test_close_does_not_wait_for_ever(
     assert "gave up" in caplog.text
 
 
-class Twin:
-    """Stands for an async client."""
-
-    def __init__(self, closed: Callable[[], None]) -> None:
-        self._closed = closed
-
-    async def aclose(self) -> None:
-        self._closed()
-
-
-class Owner:
-    """Stands for a sync client."""
-
-
-def test_a_client_that_is_dropped_is_closed(bridge: Bridge) -> None:
-    """Dropping the last reference to a sync client closes its async twin, on the loop."""
-    closed = threading.Event()
-    owner = Owner()
-    bridge.adopt(owner, Twin(closed.set))
-    bridge.call(echo(1))
-    del owner
-    assert closed.wait(5)
-
-
-def test_a_client_that_lives_to_the_end_is_closed_then(bridge: Bridge) -> None:
-    """Scripts need not close anything: the end of the loop does."""
-    closed = threading.Event()
-    owner = Owner()
-    bridge.adopt(owner, Twin(closed.set))
-    bridge.call(echo(1))
-    bridge.close()
-    assert closed.is_set()
-
-
-def test_closing_that_fails_is_logged(bridge: Bridge, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody waits for that close, so its error goes to the log."""
-
-    def broken() -> None:
-        raise ValueError("broken close")
-
-    owner = Owner()
-    bridge.adopt(owner, Twin(broken))
-    bridge.call(echo(1))
-    bridge.close()
-    assert "broken close" in caplog.text
-
-
 def test_callbacks_run_in_the_calling_thread(bridge: Bridge) -> None:
     """A user's callback runs where the user called, in order, and may call the bridge itself."""
     seen: list[tuple[int, int]] = []
@@ -335,123 +289,63 @@ def test_callbacks_run_in_the_calling_thread(bridge: Bridge) -> None:
         seen.append((count, threading.get_ident()))
         return bridge.call(echo(count)) * 2  # type: ignore[no-any-return]
 
-    async def work(report: Callable[[int], Any]) -> int:
-        report(1)
-        return await report(2) + await report(3)  # type: ignore[no-any-return]
+    async def work(report: Callable[[int], Awaitable[int]]) -> int:
+        return await report(1) + await report(2) + await report(3)
 
-    assert bridge.call(work(mail.run_callback(progress)), mail) == 10
+    assert bridge.call(work(mail.run_callback(progress)), mail) == 12
     assert seen == [(count, threading.get_ident()) for count in (1, 2, 3)]
     assert mail.run_callback(None) is None
 
 
-def test_callbacks_posted_at_the_very_end_still_run(bridge: Bridge) -> None:
-    """A callback the core does not wait for has run when the call returns."""
+def test_the_core_gets_what_a_callback_raises(bridge: Bridge) -> None:
+    """It decides what a broken callback means, as if it had called it itself."""
     mail = Mailbox()
-    seen: list[int] = []
-
-    async def work(report: Callable[[int], Any]) -> None:
-        for number in range(100):
-            report(number)
-
-    bridge.call(work(mail.run_callback(seen.append)), mail)
-    assert seen == list(range(100))
-
-
-def test_an_error_in_a_callback_ends_the_call(bridge: Bridge) -> None:
-    """The error is raised from the call, with the callback's frame, after the clean-up."""
-    mail, cleaned = Mailbox(), threading.Event()
 
     def broken(number: int) -> None:
         raise ZeroDivisionError(number)
 
-    async def work(report: Callable[[int], Any]) -> None:
+    async def work(report: Callable[[int], Awaitable[None]]) -> str:
+        try:
+            await report(1)
+        except ZeroDivisionError as error:
+            return repr(error)
+        return ""
+
+    call = work(mail.run_callback(broken))
+    assert bridge.call(call, mail) == "ZeroDivisionError(1)"
+
+
+def test_an_asynchronous_callback_is_awaited_on_the_loop(bridge: Bridge) -> None:
+    """It is what a user who shares code between both faces may pass."""
+    mail = Mailbox()
+
+    async def where() -> int:
+        return threading.get_ident()
+
+    async def work(report: Callable[[], Awaitable[int]]) -> bool:
+        return await report() == threading.get_ident()
+
+    assert bridge.call(work(mail.run_callback(where)), mail)
+
+
+def test_an_exit_in_a_callback_ends_the_call(bridge: Bridge) -> None:
+    """SystemExit goes to the caller after the clean-up, in which no callback is run any more."""
+    mail, cleaned = Mailbox(), threading.Event()
+
+    def leave(number: int) -> None:
+        raise SystemExit(number)
+
+    async def work(report: Callable[[int], Awaitable[None]]) -> None:
         try:
             await report(1)
         finally:
-            assert report(2).cancelled()
+            with contextlib.suppress(asyncio.CancelledError):
+                await report(2)
             cleaned.set()
 
-    with pytest.raises(ZeroDivisionError) as caught:
-        bridge.call(work(mail.run_callback(broken)), mail)
+    with pytest.raises(SystemExit) as caught:
+        bridge.call(work(mail.run_callback(leave)), mail)
     assert cleaned.is_set()
-    assert [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)][
-        -1
-    ] == "broken"
-
-
-async def collect(source: Any) -> list[Any]:
-    return [item async for item in source]
-
-
-def test_an_iterator_of_the_user_is_read_in_the_calling_thread(bridge: Bridge) -> None:
-    """A generator that calls a sync client while it is pushed by one just works."""
-    threads = set()
-
-    def numbers() -> Any:
-        for number in range(1000):
-            threads.add(threading.get_ident())
-            yield bridge.call(echo(number))
-
-    mail = Mailbox()
-    assert bridge.call(collect(mail.feed(numbers())), mail) == list(range(1000))
-    assert threads == {threading.get_ident()}
-
-
-def test_an_error_of_the_users_iterator_comes_after_its_items(bridge: Bridge) -> None:
-    """The core sees the items before the error, then the error, and can report both."""
-
-    def numbers() -> Any:
-        yield from range(5)
-        raise ZeroDivisionError
-
-    async def read(source: Any) -> tuple[list[int], str]:
-        items = []
-        try:
-            async for item in source:
-                items.append(item)
-        except ZeroDivisionError as error:
-            return items, repr(error)
-        return items, ""
-
-    mail = Mailbox()
-    assert bridge.call(read(mail.feed(numbers())), mail) == ([0, 1, 2, 3, 4], "ZeroDivisionError()")
-
-
-def test_a_slow_iterator_hands_over_what_it_has(
-    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first items of a slow source do not wait for the others."""
-    monkeypatch.setattr("prime_sync._mailbox._FEED_SECONDS", 0.0)
-    got_first = threading.Event()
-
-    def slow() -> Any:
-        yield 1
-        assert got_first.wait(5)
-        yield 2
-
-    async def read(source: Any) -> int:
-        total = 0
-        async for item in source:
-            got_first.set()
-            total += item
-        return total
-
-    mail = Mailbox()
-    assert bridge.call(read(mail.feed(slow())), mail) == 3
-
-
-@pytest.mark.parametrize("source", [[1], (1,), {"a": 1}, "text", b"x", {1}, None, 3])
-def test_sources_at_rest_are_passed_through(source: Any) -> None:
-    """Lists, paths and the like are handed to the core as they are."""
-    assert Mailbox().feed(source) is source
-
-
-def test_async_sources_and_paths_are_passed_through(tmp_path: Any) -> None:
-    """An async iterable is read by the core itself."""
-
-    async def numbers() -> Any:
-        yield 1
-
-    source = numbers()
-    assert Mailbox().feed(source) is source
-    assert Mailbox().feed(tmp_path) is tmp_path
+    names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert names[-1] == "leave"
+    assert "run_pending" not in names

@@ -1,0 +1,62 @@
+"""Turns docstrings of the async core into those of the sync facade."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping
+
+from prime_sync._generate_layout import WIDTH
+
+__all__ = ["Docs"]
+
+_WORDS = (
+    # Only before a call: "await" as a word of prose stays.
+    (re.compile(r"\bawait\s+(?=[A-Za-z_][\w.]*[(\[])"), ""),
+    (re.compile(r"\basync (?=with\b|for\b|def\b)"), ""),
+    (re.compile(r"\baclose\b"), "close"),
+    (re.compile(r"\b__a(?=enter__|exit__|iter__|next__)"), "__"),
+    (re.compile(r"\b([Aa])n async (?=iterator\b|context manager\b)"), r"\1 "),
+    (re.compile(r"\ba (?=iterator\b)"), "an "),
+    (re.compile(r"\bprime_async(?=(\.\w+)? import\b)"), "prime_sync"),
+)
+
+
+class Docs:
+    """Rewrites docstrings: sync names, no ``await``, and the given phrases replaced.
+
+    Args:
+        twins: async class to sync class.
+        phrases: prose that is only true of the async side, and what is true here. Blanks in it
+            match line breaks.
+    """
+
+    def __init__(self, twins: Mapping[str, str], phrases: Mapping[str, str]) -> None:
+        self._twins = twins
+        self._phrases = {
+            phrase: (re.compile(re.escape(phrase).replace(r"\ ", r"\s+")), other)
+            for phrase, other in phrases.items()
+        }
+        self.unused = set(phrases)
+
+    def adapted(self, text: str | None) -> str | None:
+        """Return the sync docstring."""
+        if text is None:
+            return None
+        for phrase, (pattern, other) in self._phrases.items():
+            if pattern.search(text):
+                self.unused.discard(phrase)
+                text = "\n\n".join(
+                    _filled(pattern.sub(other, part)) if pattern.search(part) else part
+                    for part in text.split("\n\n")
+                )
+        for pattern, replacement in _WORDS:
+            text = pattern.sub(replacement, text)
+        return re.sub(r"\bAsync\w+", lambda match: self._twins.get(match[0], match[0]), text)
+
+
+def _filled(paragraph: str) -> str:
+    """Fill a paragraph of prose again, keeping the indentation of its last line."""
+    blanks = re.match(r"\s*", paragraph.rsplit("\n", 1)[-1])
+    indent = blanks[0] if blanks else ""
+    return textwrap.fill(paragraph.strip(), WIDTH, initial_indent=indent, subsequent_indent=indent)
