@@ -64,6 +64,15 @@ def _options_everywhere(*, root: bool) -> list[Parameter]:
     ]
 
 
+def _check_text(params: list[Parameter]) -> None:
+    """Let every option and argument of no particular type be text that can be written as JSON."""
+    from prime_async_cli.options import Text
+
+    for param in params:
+        if param.type is asyncclick.STRING:
+            param.type = Text()
+
+
 class Command(asyncclick.Command):
     """A command. An ``async def`` callback runs under an event loop, a ``def`` one without."""
 
@@ -72,6 +81,7 @@ class Command(asyncclick.Command):
         super().__init__(*args, **kwargs)
         self.examples = examples
         self.params = [*self.params, *_options_everywhere(root=False)]
+        _check_text(self.params)
         callback = self.callback
         self.needs_loop = callback is not None and inspect.iscoroutinefunction(
             inspect.unwrap(callback)

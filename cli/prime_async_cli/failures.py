@@ -35,6 +35,9 @@ __all__ = ["CommandError", "Failure", "explain", "report"]
 FAILED = 1
 USAGE = 2
 
+_LONGEST = 2000
+"""Characters of one part of an error; what is longer is somebody's data, not an explanation."""
+
 
 class CommandError(Exception):
     """A command could not do its work, for a reason that is not an error of the core.
@@ -177,7 +180,9 @@ def _text(failure: Failure, output: Output) -> str:
 
 
 def _indented(text: str) -> str:
-    return harmless(text.strip(), lines=True).replace("\n", "\n         ")
+    text = text.strip()
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
+    return harmless(shown, lines=True).replace("\n", "\n         ")
 
 
 def redact(text: str, secrets: set[str]) -> str:

@@ -12,6 +12,7 @@ __all__ = [
     "ContextName",
     "Described",
     "Identifier",
+    "Text",
     "argument",
     "output_option",
     "page_options",
@@ -19,6 +20,8 @@ __all__ = [
 ]
 
 Decorator = Callable[[Any], Any]
+
+_LONGEST_ID = 200
 
 
 class Described(asyncclick.Argument):
@@ -43,10 +46,24 @@ class Identifier(ParamType[str]):
         text = str(value)
         if not text.strip():
             self.fail("an id cannot be empty", param, ctx)
+        if len(text) > _LONGEST_ID:
+            self.fail(f"an id has at most {_LONGEST_ID} characters, not {len(text):,}", param, ctx)
         if text in (".", "..") or any(mark in text for mark in "/\\?#%") or not text.isprintable():
             self.fail(f"{text!r} is not an id: no path, no '?', '#' or '%'", param, ctx)
         if " " in text:
             self.fail(f"{text!r} is not an id: it holds a space", param, ctx)
+        return text
+
+
+class Text(ParamType[str]):
+    """Plain text; bytes that are no UTF-8, which the shell hands over as they are, are refused."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> str:
+        text = str(value)
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            self.fail("it is not valid UTF-8", param, ctx)
         return text
 
 

@@ -1,15 +1,10 @@
-"""Ways to run the command line, and a platform for it to talk to."""
+"""Ways to run the command line."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import subprocess
 import sysconfig
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,55 +48,3 @@ def run_command(*arguments: str, **options: Any) -> Ran:
         **options,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
-
-
-@dataclass(frozen=True, slots=True)
-class Platform:
-    """An embedded platform that runs beside the tests."""
-
-    url: str
-    key: str
-
-
-class PlatformThread:
-    """Runs a platform on a loop of its own: the command line blocks the loop of the test."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._ready: Future[tuple[str, Callable[[], None]]] = Future()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def start(self) -> Platform:
-        self._thread.start()
-        url, self._stop = self._ready.result(30)
-        return Platform(url, CANARY)
-
-    def stop(self) -> None:
-        self._stop()
-        self._thread.join(30)
-
-    def _run(self) -> None:
-        from prime_async.server.config import ServerConfig
-        from prime_async.server.serve import Listening, serve
-
-        config = ServerConfig(data_dir=self._folder, api_key=CANARY)
-
-        async def main() -> None:
-            loop, task = asyncio.get_running_loop(), asyncio.current_task()
-            assert task is not None
-
-            def ready(listening: Listening) -> None:
-                self._ready.set_result(
-                    (listening.url, lambda: loop.call_soon_threadsafe(task.cancel))
-                )
-
-            with contextlib.suppress(asyncio.CancelledError):
-                await serve(config, ready=ready)
-
-        try:
-            with asyncio.Runner() as runner:
-                runner.run(main())
-        except BaseException as error:
-            if not self._ready.done():
-                self._ready.set_exception(error)
-            raise

@@ -11,6 +11,7 @@ from prime_async_cli.failures import CommandError
 from prime_async_cli.options import Identifier, argument, output_option
 from prime_async_cli.session import Session, pass_session
 from prime_async_cli.text import harmless, without_colour
+from prime_async_cli.value_types import Seconds
 
 __all__ = ["logs", "stop"]
 
@@ -48,7 +49,7 @@ async def stop(session: Session, evaluation_id: str) -> None:
 )
 @asyncclick.option(
     "--poll-interval",
-    type=asyncclick.FloatRange(0.1, 3600),
+    type=Seconds(0.1, 3600),
     default=5.0,
     show_default=True,
     metavar="SECONDS",

@@ -9,9 +9,9 @@ import asyncclick
 
 from prime_async_cli.command import command
 from prime_async_cli.failures import USAGE, CommandError
-from prime_async_cli.json_option import JsonObject
 from prime_async_cli.options import Identifier, argument, output_option
 from prime_async_cli.session import Session, pass_session
+from prime_async_cli.value_types import FilePath, JsonObject
 
 if TYPE_CHECKING:
     from prime_async.evals import AsyncEvalsClient
@@ -36,7 +36,7 @@ _FROM_JOURNAL = "?"
 @argument(
     "path",
     required=False,
-    type=asyncclick.Path(path_type=Path),
+    type=FilePath(),
     metavar="[DIR|FILE]",
     help="A result folder of verifiers (either generation), a file in it, or a .jsonl file.",
 )

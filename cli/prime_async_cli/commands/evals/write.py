@@ -10,10 +10,10 @@ import asyncclick
 from prime_async_cli.command import command
 from prime_async_cli.commands.evals.rows import evaluation_fields
 from prime_async_cli.failures import USAGE, CommandError
-from prime_async_cli.json_option import JsonObject
 from prime_async_cli.options import Identifier, argument, output_option, yes_option
 from prime_async_cli.prompts import confirm
 from prime_async_cli.session import Session, pass_session
+from prime_async_cli.value_types import JsonObject
 
 __all__ = ["create", "delete", "finalize", "update"]
 

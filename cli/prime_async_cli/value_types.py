@@ -1,14 +1,15 @@
-"""Options that take a JSON object."""
+"""Values that take more than a look: JSON objects, paths, durations."""
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
-from asyncclick import Context, Parameter, ParamType
+from asyncclick import Context, FloatRange, Parameter, ParamType
 
-__all__ = ["JsonObject"]
+__all__ = ["FilePath", "JsonObject", "Seconds"]
 
 
 class JsonObject(ParamType[dict[str, Any]]):
@@ -47,3 +48,31 @@ class JsonObject(ParamType[dict[str, Any]]):
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
+
+
+class FilePath(ParamType[Path]):
+    """A path of this machine, there or not."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> Path:
+        if not str(value) or "\0" in str(value):
+            self.fail(f"{str(value)!r} is not a path", param, ctx)
+        return Path(value)
+
+    def shell_complete(self, ctx: Context, param: Parameter, incomplete: str) -> list[Any]:
+        from asyncclick.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
+
+
+class Seconds(FloatRange):
+    """A duration; NaN and infinity are none."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds
