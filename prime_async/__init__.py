@@ -1,6 +1,7 @@
 """prime_async: evaluations, sandboxes, traces and training, asyncio-first.
 
-Everything public is importable from here and loaded on first use; importing the package opens nothing and starts nothing.
+Everything public is importable from here and loaded on first use; importing the package opens
+nothing and starts nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -16,37 +17,95 @@ if TYPE_CHECKING:
     )
     from prime_async.config import (
         Settings as Settings,
+    )
+    from prime_async.config import (
         load_settings as load_settings,
     )
     from prime_async.errors import (
         APIConnectionError as APIConnectionError,
+    )
+    from prime_async.errors import (
         APIError as APIError,
+    )
+    from prime_async.errors import (
         APITimeoutError as APITimeoutError,
+    )
+    from prime_async.errors import (
         BadRequestError as BadRequestError,
+    )
+    from prime_async.errors import (
         ConfigError as ConfigError,
+    )
+    from prime_async.errors import (
         ConflictError as ConflictError,
+    )
+    from prime_async.errors import (
         EnvironmentNotFoundError as EnvironmentNotFoundError,
+    )
+    from prime_async.errors import (
         EvalsAPIError as EvalsAPIError,
+    )
+    from prime_async.errors import (
         EvaluationNotFoundError as EvaluationNotFoundError,
+    )
+    from prime_async.errors import (
         ForbiddenError as ForbiddenError,
+    )
+    from prime_async.errors import (
         InvalidEvaluationError as InvalidEvaluationError,
+    )
+    from prime_async.errors import (
         InvalidSampleError as InvalidSampleError,
+    )
+    from prime_async.errors import (
         LocalPlatformError as LocalPlatformError,
+    )
+    from prime_async.errors import (
         MethodNotAllowedError as MethodNotAllowedError,
+    )
+    from prime_async.errors import (
         NotFoundError as NotFoundError,
+    )
+    from prime_async.errors import (
         PartialPushError as PartialPushError,
+    )
+    from prime_async.errors import (
         PayloadTooLargeError as PayloadTooLargeError,
+    )
+    from prime_async.errors import (
         PaymentRequiredError as PaymentRequiredError,
+    )
+    from prime_async.errors import (
         PrimeError as PrimeError,
+    )
+    from prime_async.errors import (
         ProtocolError as ProtocolError,
+    )
+    from prime_async.errors import (
         RateLimitError as RateLimitError,
+    )
+    from prime_async.errors import (
         ServerError as ServerError,
+    )
+    from prime_async.errors import (
         SpoolError as SpoolError,
+    )
+    from prime_async.errors import (
         TransportError as TransportError,
+    )
+    from prime_async.errors import (
         UnauthorizedError as UnauthorizedError,
+    )
+    from prime_async.errors import (
         UsageError as UsageError,
+    )
+    from prime_async.errors import (
         ValidationError as ValidationError,
+    )
+    from prime_async.errors import (
         ValueEncodingError as ValueEncodingError,
+    )
+    from prime_async.errors import (
         WrongLoopError as WrongLoopError,
     )
     from prime_async.evals.client import (
@@ -56,16 +115,30 @@ if TYPE_CHECKING:
         FileCheck as FileCheck,
     )
     from prime_async.evals.models import (
-        Evaluation as Evaluation,
-        EvaluationList as EvaluationList,
-        HostedEvaluation as HostedEvaluation,
-        ResolvedEnvironment as ResolvedEnvironment,
-        SamplePage as SamplePage,
         TERMINAL_STATUSES as TERMINAL_STATUSES,
+    )
+    from prime_async.evals.models import (
+        Evaluation as Evaluation,
+    )
+    from prime_async.evals.models import (
+        EvaluationList as EvaluationList,
+    )
+    from prime_async.evals.models import (
+        HostedEvaluation as HostedEvaluation,
+    )
+    from prime_async.evals.models import (
+        ResolvedEnvironment as ResolvedEnvironment,
+    )
+    from prime_async.evals.models import (
+        SamplePage as SamplePage,
     )
     from prime_async.evals.receipts import (
         PushReceipt as PushReceipt,
+    )
+    from prime_async.evals.receipts import (
         RefusedSample as RefusedSample,
+    )
+    from prime_async.evals.receipts import (
         ResumeToken as ResumeToken,
     )
     from prime_async.evals.sources import (
@@ -73,12 +146,20 @@ if TYPE_CHECKING:
     )
     from prime_async.evals.sync import (
         InterruptedPush as InterruptedPush,
+    )
+    from prime_async.evals.sync import (
         SyncResult as SyncResult,
+    )
+    from prime_async.evals.sync import (
         interrupted_pushes as interrupted_pushes,
     )
     from prime_async.evals.verifiers import (
         ResultRun as ResultRun,
+    )
+    from prime_async.evals.verifiers import (
         find_runs as find_runs,
+    )
+    from prime_async.evals.verifiers import (
         load_run as load_run,
     )
     from prime_async.models import (

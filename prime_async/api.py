@@ -1,4 +1,6 @@
-"""`AsyncAPIClient`: settings plus transport; the plain way to any endpoint, shared by the clients of all areas."""
+"""`AsyncAPIClient`: settings plus transport; the plain way to any endpoint, shared by the clients
+of all areas.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,16 @@ __all__ = ["AsyncAPIClient"]
 class AsyncAPIClient:
     """A configured connection to the platform.
 
-    Made without arguments it uses what the environment and the configuration files say. It belongs to the event loop
-    that uses it; connections open at the first request and close with :meth:`aclose`, with ``async with``, or with the
-    loop.
+    Made without arguments it uses what the environment and the configuration files say. It belongs
+    to the event loop that uses it; connections open at the first request and close with
+    :meth:`aclose`, with ``async with``, or with the loop.
 
     Args:
         api_key: key to use in place of the configured one.
         base_url: platform address in place of the configured one.
         team_id: team to act for; "" acts as the account itself.
-        context: name of a saved context, or ``"local"`` for the embedded platform, which is started on first use.
+        context: name of a saved context, or ``"local"`` for the embedded platform, which is started
+            on first use.
         timeout: seconds a call may take in all, retries included; default 60.
         require_auth: refuse to send anything without a key (default True).
         user_agent: text to send as ``User-Agent`` in place of the default.
@@ -97,7 +100,8 @@ class AsyncAPIClient:
         return self._settings.team_id
 
     async def connect(self) -> Transport:
-        """Return the transport, first starting the embedded platform where the context is ``local``.
+        """Return the transport, first starting the embedded platform where the context is
+        ``local``.
 
         Raises:
             UnauthorizedError: no key is configured; the message names both ways out.
@@ -137,7 +141,8 @@ class AsyncAPIClient:
         replay: Replay | None = None,
         idempotency_key: str | None = None,
     ) -> dict[str, Any]:
-        """Send a request below ``/api/v1`` and return the JSON object of the answer ({} for an empty one).
+        """Send a request below ``/api/v1`` and return the JSON object of the answer ({} for an
+        empty one).
 
         Args:
             method: HTTP method.
@@ -145,12 +150,14 @@ class AsyncAPIClient:
             params: query; None values are left out.
             json: body; anything msgspec can encode.
             headers: further headers.
-            timeout: seconds in all, retries included; None is the client's default, ``math.inf`` unlimited.
+            timeout: seconds in all, retries included; None is the client's default, ``math.inf``
+                unlimited.
             replay: whether a repeat is harmless; by default decided by the method.
             idempotency_key: makes a repeated POST harmless where the platform knows keys.
 
         Raises:
-            APIError: the child of the answer's status, or of what broke (see ``prime_async.errors``).
+            APIError: the child of the answer's status, or of what broke (see
+                ``prime_async.errors``).
         """
         from prime_async.transport import Replay as _Replay
 

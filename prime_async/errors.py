@@ -1,20 +1,21 @@
 """Every error this project raises, in one tree.
 
     PrimeError                            .hint: what to do next
-    ├── ConfigError                       .path .line .column: a broken configuration file or setting
+    ├── ConfigError                       .path .line .column: a broken file or setting
     ├── UsageError (ValueError)           .field: a bad argument, raised before any request
-    │   └── ValueEncodingError (TypeError)    .path .value_type: a value the table in docs/values.md does not know
+    │   └── ValueEncodingError (TypeError)    .path .value_type: not in docs/values.md
     ├── WrongLoopError (RuntimeError)     a client used from a second, still running event loop
     ├── SpoolError (OSError)              .path: the local spool cannot be read or written
     ├── LocalPlatformError                the embedded platform cannot start, stop or answer
-    └── APIError                          .status .code .detail .request_id .method .url .retry_after .ambiguous
+    └── APIError                          .status .code .detail .request_id .ambiguous …
         ├── TransportError                no answer arrived
         │   ├── APIConnectionError            refused, reset, TLS, name resolution
         │   └── APITimeoutError (TimeoutError)    .budget .seconds: which limit ended the call
         ├── ProtocolError                 an answer that is not what the wire promises
-        ├── BadRequestError 400, UnauthorizedError 401, PaymentRequiredError 402, ForbiddenError 403,
-        │   NotFoundError 404, MethodNotAllowedError 405, ConflictError 409, PayloadTooLargeError 413,
-        │   ValidationError 422, RateLimitError 429, ServerError 5xx
+        ├── BadRequestError 400, UnauthorizedError 401, PaymentRequiredError 402,
+        │   ForbiddenError 403, NotFoundError 404, MethodNotAllowedError 405,
+        │   ConflictError 409, PayloadTooLargeError 413, ValidationError 422,
+        │   RateLimitError 429, ServerError 5xx
         └── EvalsAPIError                 base of the evaluation errors
             ├── EnvironmentNotFoundError (NotFoundError)
             ├── EvaluationNotFoundError (NotFoundError)
@@ -22,8 +23,8 @@
             ├── InvalidSampleError (UsageError)
             └── PartialPushError          .receipt: what arrived, what did not, how to resume
 
-Errors of other libraries never leave the package; they are the ``__cause__``. No message, repr or attribute
-ever holds an API key: request headers are not kept.
+Errors of other libraries never leave the package; they are the ``__cause__``. No message, repr or
+attribute ever holds an API key: request headers are not kept.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ class ValueEncodingError(UsageError, TypeError):
 
 
 class WrongLoopError(PrimeError, RuntimeError):
-    """A client belongs to one event loop and was used from another that is alive at the same time."""
+    """A client belongs to one event loop and was used from another that is alive as well."""
 
 
 class SpoolError(PrimeError, OSError):
@@ -323,8 +324,8 @@ class PartialPushError(EvalsAPIError):
     """Some samples were not delivered.
 
     Attributes:
-        receipt: the :class:`~prime_async.evals.PushReceipt`: stored, refused, unknown and undelivered ranges, the
-            spool path and the token that resumes the push.
+        receipt: the :class:`~prime_async.evals.PushReceipt`: stored, refused, unknown and
+            undelivered ranges, the spool path and the token that resumes the push.
     """
 
     def __init__(self, message: str, *, receipt: PushReceipt, **kwargs: Any) -> None:

@@ -1,7 +1,8 @@
 """`Record`: the base of every object that comes from the wire.
 
-A record is a typed msgspec Struct and, at the same time, a ``Mapping`` over the JSON object as it arrived: attributes
-give the typed view, keys give everything the platform sent, fields unknown to this version included.
+A record is a typed msgspec Struct and, at the same time, a ``Mapping`` over the JSON object as it
+arrived: attributes give the typed view, keys give everything the platform sent, fields unknown to
+this version included.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ class Record(
 ):
     """A typed view of one JSON object; a read-only mapping of the object itself.
 
-    ``record.name`` is typed; ``record["name"]`` and ``record.get("anything")`` read the object as sent. Two records, or
-    a record and a dict, are equal when their objects are.
+    ``record.name`` is typed; ``record["name"]`` and ``record.get("anything")`` read the object as
+    sent. Two records, or a record and a dict, are equal when their objects are.
 
     Attributes:
-        other_names: further spellings of a field on the wire, beside its own in snake_case and camelCase.
+        other_names: further spellings of a field on the wire, beside its own in snake_case and
+            camelCase.
     """
 
     other_names: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -39,14 +41,17 @@ class Record(
         """Make the typed view of a decoded JSON object.
 
         Raises:
-            msgspec.ValidationError: a known field has a type the model does not allow; the message names its path.
+            msgspec.ValidationError: a known field has a type the model does not allow; the message
+                names its path.
         """
         record = msgspec.convert(_respelled(cls, wire), cls, strict=False)
         _attach(record, wire)
         return record
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object: as it arrived, or the fields that are set when the record was made here."""
+        """Return the JSON object: as it arrived, or the fields that are set when the record was
+        made here.
+        """
         wire: dict[str, Any] | None = self.__dict__.get("_wire")
         if wire is None:
             built: dict[str, Any] = msgspec.to_builtins(self)

@@ -1,11 +1,12 @@
 """How Python values are written as JSON: one table for evaluations, traces and the command line.
 
-``docs/values.md`` publishes the table. The common case is one call of msgspec's C encoder; a value it does not know
-goes through :func:`_foreign`, and only a record that fails altogether is rebuilt in Python, which finds the path of the
-fault or mends what has a rule (keys that are not text, lone surrogates).
+``docs/values.md`` publishes the table. The common case is one call of msgspec's C encoder; a value
+it does not know goes through :func:`_foreign`, and only a record that fails altogether is rebuilt
+in Python, which finds the path of the fault or mends what has a rule (keys that are not text, lone
+surrogates).
 
-NaN and infinities become ``null``, natively and without a scan. numpy, torch, pandas and pydantic objects are known by
-their methods; none of these packages is imported.
+NaN and infinities become ``null``, natively and without a scan. numpy, torch, pandas and pydantic
+objects are known by their methods; none of these packages is imported.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def encode(value: Any, *, root: str = "value") -> bytes:
         root: how error messages call the value, such as ``samples[7]``.
 
     Raises:
-        ValueEncodingError: a value outside the table, a cycle, or two keys of one object with the same text; ``.path``
-            says where.
+        ValueEncodingError: a value outside the table, a cycle, or two keys of one object with the
+            same text; ``.path`` says where.
     """
     with contextlib.suppress(Exception):  # whatever a user's object raises is named below, by path
         data = _encoder.encode(value)
@@ -66,7 +67,7 @@ def encode(value: Any, *, root: str = "value") -> bytes:
 
 
 def encode_record(value: Any, *, root: str = "record") -> bytes:
-    """Write one record, which must be a JSON object: a mapping, a dataclass, a Struct or a pydantic model.
+    """Write one record: a mapping, a dataclass, a Struct or a pydantic model.
 
     Raises:
         ValueEncodingError: as :func:`encode`, and when the value is not written as an object.
@@ -85,8 +86,8 @@ def encode_record(value: Any, *, root: str = "record") -> bytes:
 def encode_plain_records(records: list[Any]) -> bytes | None:
     """Write dicts as JSON objects joined by commas, with one call of the encoder.
 
-    Returns None when there is anything about them that needs a closer look, record by record: a record that is no dict,
-    a value outside the table, a key that is not text.
+    Returns None when there is anything about them that needs a closer look, record by record: a
+    record that is no dict, a value outside the table, a key that is not text.
     """
     if {*map(type, records)} != {dict}:
         return None
@@ -98,7 +99,7 @@ def encode_plain_records(records: list[Any]) -> bytes | None:
 
 
 def scores_are_finite(record: Any) -> bool:
-    """Say quickly that ``reward`` and ``metrics`` hold no NaN or infinity; False may be a false alarm."""
+    """Say quickly that the scores hold no NaN or infinity; False may be a false alarm."""
     reward = record.get("reward")
     if reward.__class__ is float and reward - reward != 0.0:
         return False
@@ -116,7 +117,7 @@ _SIMPLE_SCORES = (float, int, type(None), bool, str)
 
 
 def nonfinite_scores(record: Any) -> list[str]:
-    """Name the scores of a record that are NaN or infinite: ``reward`` and entries of ``metrics``."""
+    """Name the scores that are NaN or infinite: ``reward`` and entries of ``metrics``."""
     if record.__class__ is not dict:
         return []
     found = ["reward"] if _nonfinite(record.get("reward")) else []
@@ -165,9 +166,10 @@ def _nonfinite(value: Any) -> bool:
 def _plain_keys(value: Any) -> bool:
     """Say whether every key of every dict inside a value is text.
 
-    The JSON encoder writes the keys 1 and "1" of one dict as two equal keys without a word. An ordering msgpack encoder
-    refuses keys that are not text, in C: a Python walk costs five times as much. False may be a false alarm (sets of
-    mixed types, integers beyond 64 bits). Guarded by test_FR34_keys_that_are_not_text.
+    The JSON encoder writes the keys 1 and "1" of one dict as two equal keys without a word. An
+    ordering msgpack encoder refuses keys that are not text, in C: a Python walk costs five times as
+    much. False may be a false alarm (sets of mixed types, integers beyond 64 bits). Guarded by
+    test_FR34_keys_that_are_not_text.
     """
     try:
         _key_check.encode(value)
@@ -177,7 +179,9 @@ def _plain_keys(value: Any) -> bool:
 
 
 def _foreign(value: Any) -> Any:
-    """Turn a value msgspec does not know into one it does (the part of the table that is not native)."""
+    """Turn a value msgspec does not know into one it does (the part of the table that is not
+    native).
+    """
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, str):
@@ -189,7 +193,7 @@ def _foreign(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
-        return None if value != value else value.isoformat()  # noqa: PLR0124 - pandas.NaT equals nothing
+        return None if value != value else value.isoformat()
     return _foreign_object(value)
 
 
@@ -224,7 +228,9 @@ _key_check = msgspec.msgpack.Encoder(enc_hook=_foreign, order="deterministic")
 
 
 class _Rebuild:
-    """Rebuilds a value from plain types, mending what has a rule and naming the path of what has none."""
+    """Rebuilds a value from plain types, mending what has a rule and naming the path of what has
+    none.
+    """
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -252,7 +258,7 @@ class _Rebuild:
         if id(value) in self._open:
             self._fail(value, path, "refers to itself")
         if len(path) > MAX_DEPTH:
-            self._fail(value, path[:6] + ["…"], f"is nested deeper than {MAX_DEPTH} levels")
+            self._fail(value, [*path[:6], "…"], f"is nested deeper than {MAX_DEPTH} levels")
         self._open.add(id(value))
         try:
             return self._opened(value, path)

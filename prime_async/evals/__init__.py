@@ -12,16 +12,30 @@ if TYPE_CHECKING:
         FileCheck as FileCheck,
     )
     from prime_async.evals.models import (
-        Evaluation as Evaluation,
-        EvaluationList as EvaluationList,
-        HostedEvaluation as HostedEvaluation,
-        ResolvedEnvironment as ResolvedEnvironment,
-        SamplePage as SamplePage,
         TERMINAL_STATUSES as TERMINAL_STATUSES,
+    )
+    from prime_async.evals.models import (
+        Evaluation as Evaluation,
+    )
+    from prime_async.evals.models import (
+        EvaluationList as EvaluationList,
+    )
+    from prime_async.evals.models import (
+        HostedEvaluation as HostedEvaluation,
+    )
+    from prime_async.evals.models import (
+        ResolvedEnvironment as ResolvedEnvironment,
+    )
+    from prime_async.evals.models import (
+        SamplePage as SamplePage,
     )
     from prime_async.evals.receipts import (
         PushReceipt as PushReceipt,
+    )
+    from prime_async.evals.receipts import (
         RefusedSample as RefusedSample,
+    )
+    from prime_async.evals.receipts import (
         ResumeToken as ResumeToken,
     )
     from prime_async.evals.sources import (
@@ -29,12 +43,20 @@ if TYPE_CHECKING:
     )
     from prime_async.evals.sync import (
         InterruptedPush as InterruptedPush,
+    )
+    from prime_async.evals.sync import (
         SyncResult as SyncResult,
+    )
+    from prime_async.evals.sync import (
         interrupted_pushes as interrupted_pushes,
     )
     from prime_async.evals.verifiers import (
         ResultRun as ResultRun,
+    )
+    from prime_async.evals.verifiers import (
         find_runs as find_runs,
+    )
+    from prime_async.evals.verifiers import (
         load_run as load_run,
     )
 

@@ -1,4 +1,4 @@
-"""What the platform says about a batch of samples: stored, refused one by one, or to be sent again."""
+"""What the platform says about a batch: stored, refused one by one, or to be sent again."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 class SampleAnswer:
     """A 2xx answer, with the samples that did not make it all the same.
 
-    The embedded platform names them by input index under ``refused``; platforms that answer 207 name them by their
-    place in the request under ``errors``. The official service answers neither: everything was stored.
+    The embedded platform names them by input index under ``refused``; platforms that answer 207
+    name them by their place in the request under ``errors``. The official service answers neither:
+    everything was stored.
     """
 
     refused: list[dict[str, Any]] = field(default_factory=list)
@@ -29,7 +30,9 @@ class SampleAnswer:
 
     @classmethod
     def read(cls, response: Response) -> SampleAnswer:
-        """Read an answer; one without usable JSON means that everything was stored, as the wire has it."""
+        """Read an answer; one without usable JSON means that everything was stored, as the wire has
+        it.
+        """
         try:
             body = response.json()
         except ProtocolError:
@@ -37,7 +40,9 @@ class SampleAnswer:
         return cls(_objects(body.get("refused")), _objects(body.get("errors")))
 
     def refused_in(self, batch: Batch, *, passing_too: bool = False) -> list[RefusedSample]:
-        """The samples of the batch that are not to be sent again; `passing_too` gives up on passing faults as well."""
+        """The samples of the batch that are not to be sent again; `passing_too` gives up on passing
+        faults as well.
+        """
         found = [(entry.get("index"), entry) for entry in self.refused]
         final = [entry for entry in self.errors if passing_too or entry.get("status") not in _AGAIN]
         found += [(_index_at(batch, entry), entry) for entry in final]

@@ -1,4 +1,6 @@
-"""Batches: chunks packed by their true bytes on the wire, sent in pieces, taken apart when the platform wants less."""
+"""Batches: chunks packed by their true bytes on the wire, sent in pieces, taken apart when the
+platform wants less.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ MAX_PAYLOAD_BYTES = 25 * 2**20
 """Bytes a request may have at most; the official clients' limit."""
 
 TARGET_BYTES = 2**20
-"""Bytes after which a batch is closed: large enough to be cheap, small enough to keep several on their way."""
+"""Bytes after which a batch is closed: large enough to be cheap, small enough to keep several on
+their way.
+"""
 
 _HEAD, _TAIL = b'{"samples":[', b"]}"
 
@@ -28,7 +32,9 @@ _MAX_HOLES = 100
 
 @dataclass(slots=True)
 class Batch:
-    """Samples that travel in one request. Implements the transport's ``Body``: any try sends the same bytes."""
+    """Samples that travel in one request. Implements the transport's ``Body``: any try sends the
+    same bytes.
+    """
 
     chunks: list[Chunk] = field(default_factory=list)
     size: int = OVERHEAD - 1
@@ -70,7 +76,7 @@ class Batch:
         return [sample for chunk in self.chunks for sample in chunk.samples()]
 
     def pieces(self) -> Iterator[bytes]:
-        """Produce the request body in pieces of about 256 KiB; only one of them exists at a time."""
+        """Produce the request body in pieces of about 256 KiB; one of them exists at a time."""
         piece: list[bytes] = []
         size = 0
         lead = _HEAD

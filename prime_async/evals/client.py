@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
-
-import msgspec
+from typing import Any
 
 from prime_async import ids
-from prime_async.api import AsyncAPIClient
 from prime_async.errors import (
-    EvaluationNotFoundError,
     InvalidEvaluationError,
     NotFoundError,
     UsageError,
 )
-from prime_async.evals.environments import EnvironmentSpec, check_environments, resolve_environments
+from prime_async.evals.environments import (
+    EnvironmentSpec,
+    check_environments,
+    environments_or_dataset,
+    resolve_environments,
+)
 from prime_async.evals.models import (
     Evaluation,
     EvaluationList,
@@ -31,7 +31,8 @@ from prime_async.evals.receipts import PushReceipt
 from prime_async.evals.sources import Samples
 from prime_async.evals.sync import SyncResult, sync_pushes
 from prime_async.evals.waiting import wait_until_terminal
-from prime_async.models import Record
+from prime_async.requests import check_range, given, read_record
+from prime_async.resources import AsyncResourceClient
 from prime_async.transport import (
     DEFAULT_TIMEOUT,
     Replay,
@@ -43,75 +44,14 @@ from prime_async.transport import (
 
 __all__ = ["AsyncEvalsClient"]
 
-R = TypeVar("R", bound=Record)
-
 MAX_PAGE = 1000
 
 
-class AsyncEvalsClient:
-    """Client of the evaluations API.
+class AsyncEvalsClient(AsyncResourceClient):
+    """Client of the evaluations API: create, push, finalize, read back.
 
-    Args:
-        api_client: a shared :class:`AsyncAPIClient`, which stays open when this client closes; a text is taken as the
-            API key, as the official async client takes it.
-        api_key, base_url, team_id, context, timeout: as for :class:`AsyncAPIClient`, for a connection of its own.
-
-    Raises:
-        ConfigError: a configuration file is broken or the context is unknown.
-        UsageError: an argument is wrong, or given together with a shared client.
+    Args and errors of the constructor: see :class:`AsyncResourceClient`.
     """
-
-    def __init__(
-        self,
-        api_client: AsyncAPIClient | str | None = None,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        team_id: str | None = None,
-        context: str | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        own = {"api_key": api_key, "base_url": base_url, "team_id": team_id, "context": context}
-        if isinstance(api_client, AsyncAPIClient):
-            extra = next(
-                (name for name, value in {**own, "timeout": timeout}.items() if value is not None),
-                None,
-            )
-            if extra is not None:
-                raise UsageError(f"{extra} belongs to the api_client that is given", field=extra)
-            self._api, self._owned = api_client, False
-            return
-        if isinstance(api_client, str):
-            if api_key is not None:
-                raise UsageError("the key is given twice", field="api_key")
-            api_key = api_client
-        elif api_client is not None:
-            raise UsageError(f"api_client is a {type(api_client).__name__}", field="api_client")
-        self._api = AsyncAPIClient(
-            api_key, base_url=base_url, team_id=team_id, context=context, timeout=timeout
-        )
-        self._owned = True
-
-    @property
-    def api_client(self) -> AsyncAPIClient:
-        """The connection this client uses."""
-        return self._api
-
-    async def aclose(self) -> None:
-        """Close the connection, unless it is shared."""
-        if self._owned:
-            await self._api.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     async def create_evaluation(
         self,
@@ -135,9 +75,10 @@ class AsyncEvalsClient:
 
         Args:
             name: what it is called.
-            environments: what was evaluated: ``"owner/name"`` (must exist), a bare name (made when it does not), or
-                mappings with ``id``, ``slug`` or ``name``; further keys such as ``version_id`` are passed on. With none,
-                and no `run_id`, the `dataset` is taken as the environment.
+            environments: what was evaluated: ``"owner/name"`` (must exist), a bare name (made when
+                it does not), or mappings with ``id``, ``slug`` or ``name``; further keys such as
+                ``version_id`` are passed on. With none, and no `run_id`, the `dataset` is taken as
+                the environment.
             suite_id, run_id: groups it belongs to, passed on as they are.
             model_name, dataset, framework, task_type, description, tags: describe it.
             metadata, metrics: free-form objects.
@@ -145,12 +86,13 @@ class AsyncEvalsClient:
             timeout: seconds in all; default 60.
 
         Raises:
-            InvalidEvaluationError: no environment, dataset or run, or a malformed one; before any request.
+            InvalidEvaluationError: no environment, dataset or run, or a malformed one; before any
+                request.
             EnvironmentNotFoundError: an environment does not exist.
         """
         if not isinstance(name, str) or not name.strip():
             raise InvalidEvaluationError("name is empty or not text", field="name")
-        environments = _environments_or_dataset(environments, dataset, run_id)
+        environments = environments_or_dataset(environments, dataset, run_id)
         check_environments(environments)
         with deadline(check_timeout(timeout, DEFAULT_TIMEOUT), f"creating evaluation {name!r}"):
             transport = await self._api.connect()
@@ -173,11 +115,11 @@ class AsyncEvalsClient:
             response = await transport.request(
                 "POST",
                 "/evaluations/",
-                json={**_given(body), "tags": list(tags or ())},
+                json={**given(body), "tags": list(tags or ())},
                 timeout=math.inf,  # the deadline around it counts
                 idempotency_key=ids.new_id("create"),
             )
-        evaluation = _read(response, Evaluation)
+        evaluation = read_record(response, Evaluation)
         if not evaluation.evaluation_id:
             raise response.broken("has no evaluation_id")
         return evaluation
@@ -197,25 +139,30 @@ class AsyncEvalsClient:
         resume: str | None = None,
         timeout: float | None = None,
     ) -> PushReceipt:
-        """Push samples, several batches at a time, each sample encoded once and sent while the rest is still read.
+        """Push samples, several batches at a time, each sample encoded once and sent while the rest
+        is still read.
 
-        Values are written by the table in ``docs/values.md``; NaN and infinities become null and are counted where they
-        are scores. A sample that cannot be sent is refused and counted in the receipt, the others go on. A file is
-        checked whole before anything is sent. A plain iterable is read in a thread. What an iterable that cannot be
-        read again leaves undelivered is kept in ``~/.prime/spool`` for ``prime-async eval sync``.
+        Values are written by the table in ``docs/values.md``; NaN and infinities become null and
+        are counted where they are scores. A sample that cannot be sent is refused and counted in
+        the receipt, the others go on. A file is checked whole before anything is sent. A plain
+        iterable is read in a thread. What an iterable that cannot be read again leaves undelivered
+        is kept in ``~/.prime/spool`` for ``prime-async eval sync``.
 
         Args:
             evaluation_id: where to.
-            samples: a list, any iterable, an async iterable, or the path of a ``.jsonl`` file, a verifiers result
-                folder or a v1 ``traces.jsonl``.
-            max_payload_bytes: bytes a request may have at most; default 26,214,400 (25 MiB). Batches aim at 1 MiB.
-            max_concurrent: batches on their way at a time, default 4, 1 keeps the order on platforms that do not order
-                by index; `max_workers` is the same.
+            samples: a list, any iterable, an async iterable, or the path of a ``.jsonl`` file, a
+                verifiers result folder or a v1 ``traces.jsonl``.
+            max_payload_bytes: bytes a request may have at most; default 26,214,400 (25 MiB).
+                Batches aim at 1 MiB.
+            max_concurrent: batches on their way at a time, default 4, 1 keeps the order on
+                platforms that do not order by index; `max_workers` is the same.
             progress_callback: called with the number of samples settled since the last call.
             strict: refuse NaN and infinities, by path.
-            trim: fields to leave out, in this order, of samples that are too large; named in the receipt.
-            push_id: names the push (letters, digits, ``-`` and ``_``): where the platform knows sample ranges, repeating
-                it with the same samples changes nothing, whatever happened in between.
+            trim: fields to leave out, in this order, of samples that are too large; named in the
+                receipt.
+            push_id: names the push (letters, digits, ``-`` and ``_``): where the platform knows
+                sample ranges, repeating it with the same samples changes nothing, whatever happened
+                in between.
             resume: token of a receipt; only what is missing is sent.
             timeout: seconds in all; default 86,400 (a day), each batch at most 300.
 
@@ -226,7 +173,8 @@ class AsyncEvalsClient:
             UsageError: an argument is wrong; before any request.
             InvalidSampleError: a file cannot be read or has broken lines; before any request.
             PartialPushError: samples are undelivered, spooled or unknown; ``.receipt`` says which.
-            EvaluationNotFoundError, UnauthorizedError, PaymentRequiredError, ForbiddenError: nothing was stored.
+            EvaluationNotFoundError, UnauthorizedError, PaymentRequiredError, ForbiddenError:
+                nothing was stored.
         """
         options = PushOptions.checked(
             evaluation_id,
@@ -243,15 +191,18 @@ class AsyncEvalsClient:
         return await push_samples(self._api, samples, options)
 
     async def sync_pushes(self, progress_callback: Progress | None = None) -> list[SyncResult]:
-        """Deliver what earlier pushes to this platform left on disk: spooled samples and interrupted files.
+        """Deliver what earlier pushes to this platform left on disk: spooled samples and
+        interrupted files.
 
-        Safe to call from several processes at a time; a push that was going elsewhere is reported, never redirected.
+        Safe to call from several processes at a time; a push that was going elsewhere is reported,
+        never redirected.
 
         Args:
             progress_callback: called with the number of samples settled since the last call.
 
         Returns:
-            One result per push that was found; its ``problem`` is None when everything is delivered.
+            One result per push that was found; its ``problem`` is None when everything is
+            delivered.
         """
         return await sync_pushes(self._api, progress=progress_callback)
 
@@ -276,7 +227,7 @@ class AsyncEvalsClient:
             timeout=timeout,
             idempotency_key=ids.new_id("finalize"),
         )
-        return _read(response, Evaluation)
+        return read_record(response, Evaluation)
 
     async def get_evaluation(
         self, evaluation_id: str, *, timeout: float | None = None
@@ -287,7 +238,7 @@ class AsyncEvalsClient:
             EvaluationNotFoundError: there is no such evaluation.
         """
         response = await self._send(evaluation_id, "GET", _path(evaluation_id), timeout=timeout)
-        return _read(response, Evaluation)
+        return read_record(response, Evaluation)
 
     async def list_evaluations(
         self,
@@ -311,8 +262,8 @@ class AsyncEvalsClient:
         Raises:
             UsageError: `skip` or `limit` is out of range.
         """
-        _check_range("skip", skip, 0, None)
-        _check_range("limit", limit, 1, MAX_PAGE)
+        check_range("skip", skip, 0, None)
+        check_range("limit", limit, 1, MAX_PAGE)
         transport = await self._api.connect()
         response = await transport.request(
             "GET",
@@ -326,7 +277,7 @@ class AsyncEvalsClient:
             },
             timeout=timeout,
         )
-        return _read(response, EvaluationList)
+        return read_record(response, EvaluationList)
 
     async def iter_evaluations(
         self,
@@ -365,13 +316,14 @@ class AsyncEvalsClient:
         *,
         timeout: float | None = None,
     ) -> Evaluation:
-        """Change the given fields; those left at None stay as they are, ``tags=[]`` clears the tags.
+        """Change the given fields; those left at None stay as they are, ``tags=[]`` clears the
+        tags.
 
         Raises:
             EvaluationNotFoundError: there is no such evaluation.
             UsageError: nothing to change.
         """
-        body = _given(
+        body = given(
             {
                 "name": name,
                 "model_name": model_name,
@@ -389,7 +341,7 @@ class AsyncEvalsClient:
         response = await self._send(
             evaluation_id, "PUT", _path(evaluation_id), json=body, timeout=timeout
         )
-        return _read(response, Evaluation)
+        return read_record(response, Evaluation)
 
     async def delete_evaluation(self, evaluation_id: str, *, timeout: float | None = None) -> None:
         """Delete an evaluation and its samples.
@@ -414,8 +366,8 @@ class AsyncEvalsClient:
             EvaluationNotFoundError: there is no such evaluation.
             UsageError: `page` or `limit` is out of range.
         """
-        _check_range("page", page, 1, None)
-        _check_range("limit", limit, 1, MAX_PAGE)
+        check_range("page", page, 1, None)
+        check_range("limit", limit, 1, MAX_PAGE)
         response = await self._send(
             evaluation_id,
             "GET",
@@ -450,7 +402,8 @@ class AsyncEvalsClient:
         poll_interval: float | None = None,
         timeout: float | None = None,
     ) -> Evaluation:
-        """Wait until an evaluation has a final status (COMPLETED, FAILED, CANCELLED or TIMEOUT) and return it.
+        """Wait until an evaluation has a final status (COMPLETED, FAILED, CANCELLED or TIMEOUT) and
+        return it.
 
         Args:
             evaluation_id: which.
@@ -505,16 +458,17 @@ class AsyncEvalsClient:
         response = await transport.request(
             "POST",
             "/hosted-evaluations",
-            json=_given(body),
+            json=given(body),
             timeout=timeout,
             idempotency_key=ids.new_id("hosted"),
         )
-        return _read(response, HostedEvaluation)
+        return read_record(response, HostedEvaluation)
 
     async def cancel_hosted_evaluation(
         self, evaluation_id: str, *, timeout: float | None = None
     ) -> dict[str, Any]:
-        """Stop a hosted evaluation; harmless when it has ended. Returns the answer, with ``message`` if there is one.
+        """Stop a hosted evaluation; harmless when it has ended. Returns the answer, with
+        ``message`` if there is one.
 
         Raises:
             EvaluationNotFoundError: there is no such evaluation.
@@ -540,49 +494,9 @@ class AsyncEvalsClient:
         transport = await self._api.connect()
         try:
             return await transport.request(method, path, **options)
-        except EvaluationNotFoundError:
-            raise
         except NotFoundError as error:
             raise not_found(evaluation_id, error) from error
 
 
-def _environments_or_dataset(
-    environments: Sequence[EnvironmentSpec] | None, dataset: str | None, run_id: str | None
-) -> Sequence[EnvironmentSpec]:
-    """Say which environments are meant: those given, or with none (and no run) the dataset as one."""
-    if environments or run_id:
-        return environments or ()
-    if not dataset:
-        raise InvalidEvaluationError(
-            "an evaluation belongs to an environment, a dataset or a run; none is given",
-            field="environments",
-            hint='pass environments=["owner/name"], dataset="name" or run_id=',
-        )
-    return (dataset,)
-
-
 def _path(evaluation_id: str) -> str:
     return f"/evaluations/{path_segment(evaluation_id, 'evaluation_id')}"
-
-
-def _given(body: dict[str, Any]) -> dict[str, Any]:
-    """Drop the fields that are None: on this wire, leaving out means leaving alone."""
-    return {key: value for key, value in body.items() if value is not None}
-
-
-def _read(response: Response, model: type[R]) -> R:
-    try:
-        return model.from_wire(response.json())
-    except msgspec.ValidationError as error:
-        raise response.broken(f"does not fit {model.__name__}: {error}") from error
-
-
-def _check_range(field: str, value: int, lowest: int, highest: int | None) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or value < lowest
-        or (highest and value > highest)
-    ):
-        bounds = f"at least {lowest}" if highest is None else f"{lowest} to {highest}"
-        raise UsageError(f"{field} is {value!r}; it must be a whole number, {bounds}", field=field)

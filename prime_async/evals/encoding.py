@@ -1,8 +1,9 @@
 """From Python values and JSON lines to chunks of JSON: encoded once, measured, trimmed or refused.
 
-A chunk holds neighbouring samples, already joined by commas. Several samples are encoded by one call of the C encoder,
-because a Python call per sample would cost as much as the encoding itself; where a single sample matters later (it is
-to be refused, or a batch must be split) the chunk is taken apart again without a second encoding.
+A chunk holds neighbouring samples, already joined by commas. Several samples are encoded by one
+call of the C encoder, because a Python call per sample would cost as much as the encoding itself;
+where a single sample matters later (it is to be refused, or a batch must be split) the chunk is
+taken apart again without a second encoding.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class SampleEncoder:
     Attributes:
         refused: samples that cannot be sent, with their reasons.
         trimmed: index to the fields left out.
-        nonfinite: place (``reward``, ``metrics.<name>``) to how often a non-finite score became null there.
+        nonfinite: place (``reward``, ``metrics.<name>``) to how often a non-finite score became
+            null there.
     """
 
     def __init__(self, *, limit: int, strict: bool = False, trim: Sequence[str] = ()) -> None:
@@ -113,7 +115,9 @@ class SampleEncoder:
         return self.fit(index, data)
 
     def encode_together(self, start: int, samples: list[Any]) -> list[Chunk]:
-        """Encode neighbouring samples with one call where all of them are plain, one by one otherwise."""
+        """Encode neighbouring samples with one call where all of them are plain, one by one
+        otherwise.
+        """
         data = None if self._strict else values.encode_plain_records(self._fresh(samples))
         if data is None:
             return self._encode_apart(start, samples)
@@ -129,7 +133,9 @@ class SampleEncoder:
         return [Chunk(index, 1, one) for index, one in fitting if one is not None]
 
     def fit(self, index: int, data: bytes) -> bytes | None:
-        """Return an encoded sample that is within the limit, trimmed if need be, or None after refusing it."""
+        """Return an encoded sample that is within the limit, trimmed if need be, or None after
+        refusing it.
+        """
         if len(data) <= self.limit:
             return data
         if self._trim and (shorter := self._trimmed(index, data)) is not None:
@@ -150,9 +156,10 @@ class SampleEncoder:
     def _fresh(self, samples: list[Any]) -> list[Any]:
         """Copy samples whose text is not ASCII.
 
-        CPython keeps the UTF-8 form of such a text attached to the object once it was asked for, so encoding the
-        caller's own objects would grow them by the size of the whole push. marshal copies in C and leaves nothing
-        behind; what it cannot copy is encoded as it is. Guarded by the benchmark case ``push_unicode``.
+        CPython keeps the UTF-8 form of such a text attached to the object once it was asked for, so
+        encoding the caller's own objects would grow them by the size of the whole push. marshal
+        copies in C and leaves nothing behind; what it cannot copy is encoded as it is. Guarded by
+        the benchmark case ``push_unicode``.
         """
         if not self._not_ascii:
             return samples

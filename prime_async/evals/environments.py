@@ -16,12 +16,38 @@ from prime_async.errors import (
 from prime_async.evals.models import ResolvedEnvironment
 from prime_async.transport import Replay, Transport, path_segment
 
-__all__ = ["EnvironmentSpec", "check_environments", "resolve_environments"]
+__all__ = [
+    "EnvironmentSpec",
+    "check_environments",
+    "environments_or_dataset",
+    "resolve_environments",
+]
 
 EnvironmentSpec = str | Mapping[str, Any]
-"""``"owner/name"`` (must exist), a bare name (made when missing), or a mapping with ``id``, ``slug`` or ``name``."""
+"""``"owner/name"`` (must exist), a bare name (made when missing), or a mapping with ``id``,
+``slug`` or ``name``.
+"""
 
 _AT_A_TIME = 8
+
+
+def environments_or_dataset(
+    environments: Sequence[EnvironmentSpec] | None, dataset: str | None, run_id: str | None
+) -> Sequence[EnvironmentSpec]:
+    """Say which environments are meant: those given, or with none (and no run) the dataset.
+
+    Raises:
+        InvalidEvaluationError: nothing is given.
+    """
+    if environments or run_id:
+        return environments or ()
+    if not dataset:
+        raise InvalidEvaluationError(
+            "an evaluation belongs to an environment, a dataset or a run; none is given",
+            field="environments",
+            hint='pass environments=["owner/name"], dataset="name" or run_id=',
+        )
+    return (dataset,)
 
 
 def check_environments(environments: Sequence[EnvironmentSpec]) -> None:
@@ -64,7 +90,8 @@ async def resolve_environments(
     """Find the id of every environment, keeping further keys (``version_id``) beside it.
 
     Raises:
-        EnvironmentNotFoundError: names the first that does not exist. Account and platform errors come as they are.
+        EnvironmentNotFoundError: names the first that does not exist. Account and platform errors
+            come as they are.
     """
     resolved: list[dict[str, Any]] = [{} for _ in environments]
     failures: list[tuple[int, Exception]] = []

@@ -1,7 +1,9 @@
-"""Feeds: samples from a plain or an asynchronous iterable, read ahead within a bound, without ever holding the loop.
+"""Feeds: samples from a plain or an asynchronous iterable, read ahead within a bound, without ever
+holding the loop.
 
-A plain iterable runs in a thread of its own, because its ``next()`` may block; an asynchronous one in a task. Either
-way what has been read is handed over after a short quiet, so that a source that pauses does not hold back what it gave.
+A plain iterable runs in a thread of its own, because its ``next()`` may block; an asynchronous one
+in a task. Either way what has been read is handed over after a short quiet, so that a source that
+pauses does not hold back what it gave.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from collections.abc import AsyncIterable, Iterable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from prime_async.evals.encoding import SLICE_BYTES, SLICE_SECONDS, SampleEncoder, Chunk, join
+from prime_async.evals.encoding import SLICE_BYTES, SLICE_SECONDS, Chunk, SampleEncoder, join
 from prime_async.spool import Ranges
 
 __all__ = ["AsyncFeed", "IterableFeed"]
@@ -48,7 +51,8 @@ class _Feed:
         """Return what was read meanwhile, nothing after a quiet, None at the end.
 
         Raises:
-            Exception: whatever the user's iterable raised, after everything before it was handed over.
+            Exception: whatever the user's iterable raised, after everything before it was handed
+                over.
         """
         if not self._ready and not self._ended:
             await self._wait_for_news()
@@ -84,7 +88,8 @@ class IterableFeed(_Feed):
 
     def start(self, group: TaskGroup) -> None:
         """Begin to read."""
-        # A daemon, not a pool worker: next() of a stuck source cannot be interrupted and must not hold up the exit.
+        # A daemon, not a pool worker: next() of a stuck source cannot be interrupted and must not
+        # hold up the exit.
         threading.Thread(target=self._run, name="prime-async push source", daemon=True).start()
 
     async def aclose(self) -> None:
@@ -166,7 +171,7 @@ class AsyncFeed(_Feed):
                 if data is not None:
                     await self._put(index, data)
                 if time.perf_counter() >= over:
-                    await anyio.sleep(0)
+                    await anyio.lowlevel.checkpoint()
                     over = time.perf_counter() + SLICE_SECONDS
             self.total = index + 1
         finally:

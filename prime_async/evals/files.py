@@ -1,8 +1,9 @@
-"""JSONL files as a source: checked whole before anything is sent, then read in windows and sent as they stand.
+"""JSONL files as a source: checked whole before anything is sent, then read in windows and sent as
+they stand.
 
-Lines are not decoded into Python objects: a valid line is sent byte for byte. Only lines that need a change are
-rewritten: those with NaN (the standard library writes it, JSON does not know it) and rows of a result file whose ``id``
-becomes ``example_id``.
+Lines are not decoded into Python objects: a valid line is sent byte for byte. Only lines that need
+a change are rewritten: those with NaN (the standard library writes it, JSON does not know it) and
+rows of a result file whose ``id`` becomes ``example_id``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ RowMapping = Callable[[dict[str, Any]], list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class OversizedLine:
-    """A line whose sample is larger than a request may be: line number from 1, sample index from 0, size in bytes."""
+    """A line whose sample is larger than a request may be: line number from 1, sample index from 0,
+    size in bytes.
+    """
 
     line: int
     index: int
@@ -72,8 +75,8 @@ def check_jsonl(
         mapping: what one line stands for, when it is not one sample.
 
     Raises:
-        InvalidSampleError: the file cannot be read, or lines are not JSON objects; the first five are named as
-            ``file:line:column``.
+        InvalidSampleError: the file cannot be read, or lines are not JSON objects; the first five
+            are named as ``file:line:column``.
     """
     try:
         check = FileCheck(path, SourceInfo.of(path))
@@ -151,7 +154,9 @@ def _decoded(line: bytes) -> dict[str, Any]:
 
 
 def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield line numbers (from 1) and lines, blank ones left out, surrounding white space and a BOM cut off."""
+    """Yield line numbers (from 1) and lines, blank ones left out, surrounding white space and a BOM
+    cut off.
+    """
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             stripped = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).strip()

@@ -1,8 +1,9 @@
 """Keepers: what a push leaves on disk, so that neither a crash nor an outage loses a sample.
 
-A push of a file keeps a journal from its first batch on: which samples were sent and which are confirmed. A push of a
-source that cannot be read again keeps the samples themselves, once they cannot be delivered. A list needs neither: the
-caller still has it, and the receipt says what to resume.
+A push of a file keeps a journal from its first batch on: which samples were sent and which are
+confirmed. A push of a source that cannot be read again keeps the samples themselves, once they
+cannot be delivered. A list needs neither: the caller still has it, and the receipt says what to
+resume.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ class NoKeeper:
 class Journal(NoKeeper):
     """Notes the progress of a push whose file can be read again.
 
-    A note is one write(2) of some dozen bytes, made on the event loop. A journal that cannot be written costs the
-    ability to resume after a crash, never the push.
+    A note is one write(2) of some dozen bytes, made on the event loop. A journal that cannot be
+    written costs the ability to resume after a crash, never the push.
     """
 
     def __init__(self, writer: EntryWriter) -> None:

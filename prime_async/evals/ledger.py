@@ -105,7 +105,9 @@ class Ledger:
         )
 
     def _undelivered(self, total: int | None, refused: Ranges) -> Ranges:
-        """What is certainly missing: what failed, and what was never read of an input of known length."""
+        """What is certainly missing: what failed, and what was never read of an input of known
+        length.
+        """
         missing = self.unsettled.copy()
         if total is not None:
             missing.update(self.stored.complement(max(total, self.stored.stop)))

@@ -1,7 +1,9 @@
-"""Wire models of the evaluations API. Both the client and the embedded platform use them; no I/O here.
+"""Wire models of the evaluations API. Both the client and the embedded platform use them; no I/O
+here.
 
-Field names are ours (snake_case); where the platform spells a field in camelCase the wire name is given. Keys that a
-model does not know stay readable by key (see :class:`~prime_async.models.Record`).
+Field names are ours (snake_case); where the platform spells a field in camelCase the wire name is
+given. Keys that a model does not know stay readable by key (see
+:class:`~prime_async.models.Record`).
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class Evaluation(Record):
         evaluation_id: the platform's id.
         status: PENDING, RUNNING, COMPLETED, FAILED, CANCELLED or TIMEOUT; other text may appear.
         metadata, metrics: free-form objects.
-        total_samples: how many samples are stored (``total_samples`` or ``totalSamples`` on the wire).
+        total_samples: how many samples are stored (``total_samples`` or ``totalSamples`` on the
+            wire).
         is_hosted: True when the platform runs it, False when samples are pushed by the user.
         created_at, updated_at, finalized_at: ISO 8601 text, as sent.
         viewer_url: the page that shows it, or None.
@@ -71,7 +74,7 @@ class Evaluation(Record):
 
 
 class EvaluationList(Record):
-    """One page of evaluations: ``total`` counts all of them, ``skip`` and ``limit`` name this page."""
+    """One page of evaluations: ``total`` counts all, ``skip`` and ``limit`` name this page."""
 
     evaluations: list[Evaluation] = field(default_factory=list)
     total: int = 0
@@ -80,7 +83,9 @@ class EvaluationList(Record):
 
 
 class SamplePage(Record):
-    """One page of samples, in input order; ``page`` counts from 1. A sample is a plain dict, equal to what was pushed."""
+    """One page of samples, in input order; ``page`` counts from 1. A sample is a plain dict, equal
+    to what was pushed.
+    """
 
     samples: list[dict[str, Any]] = field(default_factory=list)
     total: int = 0

@@ -1,4 +1,6 @@
-"""Reading pages of samples: decoded one by one, so that a page of large samples does not hold the event loop."""
+"""Reading pages of samples: decoded one by one, so that a page of large samples does not hold the
+event loop.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import time
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from prime_async.evals.models import SamplePage
@@ -50,6 +53,6 @@ async def _decode_all(raws: list[msgspec.Raw]) -> list[Any]:
     for raw in raws:
         samples.append(msgspec.json.decode(raw))
         if time.perf_counter() >= over:
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
             over = time.perf_counter() + _TURN_SECONDS
     return samples

@@ -1,6 +1,8 @@
-"""One push: read, pack, send several batches at a time, settle every sample, and say truthfully what happened.
+"""One push: read, pack, send several batches at a time, settle every sample, and say truthfully
+what happened.
 
-The source is read by one task, batches are sent by tasks of one group; all of them live and end inside ``Push.run``.
+The source is read by one task, batches are sent by tasks of one group; all of them live and end
+inside ``Push.run``.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from prime_async.errors import (
@@ -45,7 +48,9 @@ __all__ = [
 ]
 
 SAMPLE_RANGES = "sample-ranges"
-"""Feature of platforms that store each sample of a push once, by its index, however often it is sent."""
+"""Feature of platforms that store each sample of a push once, by its index, however often it is
+sent.
+"""
 
 BYTES_IN_FLIGHT = 8 * 2**20
 """Bytes of batches on their way at a time, one batch beyond."""
@@ -135,9 +140,11 @@ class Push:
 
         Raises:
             PartialPushError: samples are undelivered, unknown or spooled; carries the receipt.
-            UnauthorizedError, PaymentRequiredError, ForbiddenError, EvaluationNotFoundError: nothing was stored,
-                because the platform refuses the account or does not know the evaluation.
-            Exception: whatever the user's own iterable or callback raised, after everything before it was delivered.
+            UnauthorizedError, PaymentRequiredError, ForbiddenError, EvaluationNotFoundError:
+                nothing was stored, because the platform refuses the account or does not know the
+                evaluation.
+            Exception: whatever the user's own iterable or callback raised, after everything before
+                it was delivered.
         """
         try:
             with anyio.move_on_after(seconds) as scope:
@@ -165,7 +172,9 @@ class Push:
                 await self._source.aclose()
 
     async def _read(self, group: TaskGroup) -> None:
-        """Read the source to its end; once the platform is lost, only if samples would be lost with it."""
+        """Read the source to its end; once the platform is lost, only if samples would be lost with
+        it.
+        """
         while self._lost is None or not self._source.rereadable:
             chunks = await self._source.next_chunks()
             await self._report(self._ledger.note_local_refusals())
@@ -177,7 +186,7 @@ class Push:
             for chunk in chunks:
                 if (batch := self._packer.add(chunk)) is not None:
                     await self._dispatch(group, batch)
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
         await self._dispatch(group, self._packer.flush())
 
     async def _dispatch(self, group: TaskGroup, batch: Batch | None) -> None:
@@ -188,7 +197,9 @@ class Push:
         group.start_soon(self._deliver, batch, name="prime-async push batch")
 
     async def _deliver(self, batch: Batch) -> None:
-        """Send a batch, in smaller parts if the platform wants them, until each sample is settled or failed."""
+        """Send a batch, in smaller parts if the platform wants them, until each sample is settled
+        or failed.
+        """
         waiting = [batch]
         tries = 1
         try:
@@ -262,7 +273,9 @@ class Push:
         return [batch.only(again)] if again else []
 
     async def _refuse_named(self, batch: Batch, error: APIError) -> list[Batch]:
-        """Refuse the samples a 422 points at and return the others; without names, refuse all of them."""
+        """Refuse the samples a 422 points at and return the others; without names, refuse all of
+        them.
+        """
         positions = refused_positions(error)
         named = {
             batch.samples[at][0]: why for at, why in positions.items() if at < len(batch.samples)

@@ -1,4 +1,4 @@
-"""Setting a push up: arguments checked, source opened, an earlier part found, and then one `Push`."""
+"""Setting a push up: arguments checked, source opened, an earlier part found; then one `Push`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _token(evaluation_id: str, push_id: str | None, resume: str | None) -> Resum
         token = ResumeToken.parse(resume)
         if token.evaluation_id != evaluation_id:
             raise UsageError(
-                f"the resume token belongs to evaluation {token.evaluation_id}, not {evaluation_id}",
+                f"the resume token is of evaluation {token.evaluation_id}, not {evaluation_id}",
                 field="resume",
             )
         if push_id is not None and push_id != token.push_id:
@@ -112,7 +112,8 @@ async def push_samples(api: AsyncAPIClient, samples: Samples, options: PushOptio
     encoder = SampleEncoder(
         limit=options.ceiling - OVERHEAD, strict=options.strict, trim=options.trim
     )
-    # The source keeps this very set: what an earlier part stored is added to it before the first sample is read.
+    # The source keeps this very set: what an earlier part stored is added to it before the first
+    # sample is read.
     skip = options.token.settled
     source = open_source(samples, encoder, skip)
     if isinstance(source, JsonlSource):
@@ -137,7 +138,9 @@ async def push_samples(api: AsyncAPIClient, samples: Samples, options: PushOptio
 
 
 async def _as_the_platform_knows_it(transport: Transport, token: ResumeToken) -> ResumeToken:
-    """Trust the platform over the token where it keeps ranges: it knows what arrived after the token was written."""
+    """Trust the platform over the token where it keeps ranges: it knows what arrived after the
+    token was written.
+    """
     stored = await stored_ranges(transport, token)
     if stored is None:
         return token

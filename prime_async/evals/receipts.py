@@ -16,7 +16,7 @@ from prime_async.spool import Ranges
 
 __all__ = ["PushReceipt", "RefusedSample", "ResumeToken"]
 
-_TOKEN_PREFIX = "pr1."
+_TOKEN_PREFIX = "pr1."  # noqa: S105 - marks what the text is, secures nothing
 _TOKEN_SHAPE = tuple[str, str, list[Any], list[Any]]
 
 
@@ -28,7 +28,8 @@ class RefusedSample:
         index: position in the input, from 0.
         reason: why, in words.
         path: the place of the fault, such as ``samples[7].info.logits``.
-        status: the platform's status for it (413, 422, 409), or None when it was refused before sending.
+        status: the platform's status for it (413, 422, 409), or None when it was refused before
+            sending.
         size: its bytes on the wire, where size was the reason.
     """
 
@@ -41,7 +42,9 @@ class RefusedSample:
 
 @dataclass(frozen=True, slots=True)
 class ResumeToken:
-    """What is needed to go on with a push: hand its text to ``push_samples(..., resume=)`` or ``eval push --resume``.
+    """What is needed to go on with a push.
+
+    Its text goes to ``push_samples(..., resume=)`` or ``eval push --resume``.
 
     Attributes:
         evaluation_id, push_id: which push.
@@ -93,7 +96,9 @@ class ResumeToken:
 
 @dataclass(frozen=True, slots=True)
 class PushReceipt(Mapping[str, Any]):
-    """The outcome of a push; a mapping with the official keys (``samples_pushed``, ``samples_skipped``) and ours.
+    """The outcome of a push.
+
+    A mapping too, with the official keys (``samples_pushed``, ``samples_skipped``) and ours.
 
     Attributes:
         evaluation_id, push_id: what was pushed where.
@@ -104,8 +109,10 @@ class PushReceipt(Mapping[str, Any]):
         unknown: sent, but whether they arrived cannot be told; never sent again blindly.
         undelivered: certainly not on the platform, neither spooled nor refused.
         spooled: samples kept on disk at `spool_path`, delivered by ``prime-async eval sync``.
-        trimmed: samples that fit only after fields were left out (``trim=``), with the names of the fields.
-        nonfinite: how often NaN or an infinity was written as null, by place (``reward``, ``metrics.<name>``).
+        trimmed: samples that fit only after fields were left out (``trim=``), with the names of the
+            fields.
+        nonfinite: how often NaN or an infinity was written as null, by place (``reward``,
+            ``metrics.<name>``).
         samples_total: samples the input held, or None when its end was not reached.
         bytes_sent, batches, seconds: what it took.
         resume_token: text that resumes the push, or None when nothing is left to do.

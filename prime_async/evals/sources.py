@@ -21,7 +21,9 @@ from prime_async.spool import Ranges
 __all__ = ["Samples", "SequenceSource", "check_path", "jsonl_source", "open_source"]
 
 Samples = Iterable[Any] | AsyncIterable[Any] | str | Path
-"""What can be pushed: a list, any iterable, an asynchronous iterable, or the path of a file or result folder."""
+"""What can be pushed: a list, any iterable, an asynchronous iterable, or the path of a file or
+result folder.
+"""
 
 
 class SequenceSource:
@@ -98,7 +100,8 @@ def open_source(samples: Samples, encoder: SampleEncoder, skip: Ranges) -> Sourc
 
 
 def check_path(path: str | Path, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> FileCheck:
-    """Check a JSONL file or result folder as a push would, without pushing. Blocks: call it in a thread.
+    """Check a JSONL file or result folder as a push would, without pushing. Blocks: call it in a
+    thread.
 
     Returns:
         How many samples it holds, and which of them are too large for a request.

@@ -1,4 +1,6 @@
-"""Delivering what earlier pushes left on disk: spooled samples, and files whose push was interrupted."""
+"""Delivering what earlier pushes left on disk: spooled samples, and files whose push was
+interrupted.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ class InterruptedPush:
         base_url, context: where it was going.
         path: its entry in the spool.
         file: the file it was pushing, or None when the samples themselves are in the spool.
-        undelivered: samples known not to be confirmed; for a file that was never read to its end there may be more.
+        undelivered: samples known not to be confirmed; for a file that was never read to its end
+            there may be more.
         running: True while the process that pushes it is alive.
         resume_token: resumes it by hand.
     """
@@ -115,7 +118,8 @@ def _describe(entry: SpoolEntry, state: SpoolState) -> InterruptedPush | None:
 async def sync_pushes(
     api: AsyncAPIClient, *, spool: Spool | None = None, progress: Progress | None = None
 ) -> list[SyncResult]:
-    """Deliver every interrupted push that was going to this client's platform; leave the others alone.
+    """Deliver every interrupted push that was going to this client's platform; leave the others
+    alone.
 
     Safe to run at the same time from several processes: each push has one owner.
 

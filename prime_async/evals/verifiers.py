@@ -1,4 +1,6 @@
-"""Result folders as the verifiers library writes them: the legacy pair of files, and v1 ``traces.jsonl``."""
+"""Result folders as the verifiers library writes them: the legacy pair of files, and v1
+``traces.jsonl``.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class ResultRun:
     Attributes:
         folder: where it lies.
         samples: the JSONL file with its samples.
-        env: environment as written by the run (``owner/name`` or a bare name), or None (v1 without it).
+        env: environment as written by the run (``owner/name`` or a bare name), or None (v1 without
+            it).
         model: model that was evaluated, or None (v1 without it).
         metrics: final scores: the ``avg_`` keys without their prefix.
         metadata: every other key.
@@ -46,11 +49,9 @@ class ResultRun:
 
 def is_run(folder: Path) -> bool:
     """Say whether a folder holds results of either generation."""
-    return (
-        (folder / METADATA).is_file()
-        and (folder / RESULTS).is_file()
-        or (folder / TRACES).is_file()
-    )
+    return ((folder / METADATA).is_file() and (folder / RESULTS).is_file()) or (
+        folder / TRACES
+    ).is_file()
 
 
 def load_run(path: Path | str) -> ResultRun:
@@ -60,7 +61,8 @@ def load_run(path: Path | str) -> ResultRun:
         path: the folder, or one of its files.
 
     Raises:
-        InvalidEvaluationError: not a result folder, or its metadata is broken or lacks ``env`` or ``model``.
+        InvalidEvaluationError: not a result folder, or its metadata is broken or lacks ``env`` or
+            ``model``.
     """
     path = Path(path)
     folder = path.parent if path.is_file() else path
@@ -79,7 +81,9 @@ def load_run(path: Path | str) -> ResultRun:
 
 
 def find_runs(start: Path) -> list[Path]:
-    """Find the result folders below a place: itself, or each ``outputs/evals/<env--model>/<run>``, sorted."""
+    """Find the result folders below a place: itself, or each ``outputs/evals/<env--model>/<run>``,
+    sorted.
+    """
     if is_run(start):
         return [start]
     return sorted(folder for folder in start.glob("outputs/evals/*/*") if is_run(folder))
@@ -139,8 +143,8 @@ def _traces_run(folder: Path) -> ResultRun:
 def trace_samples(record: dict[str, Any]) -> list[dict[str, Any]]:
     """Turn one v1 record, an episode or a single trace, into samples, one per trace.
 
-    The branch that ends at the last node becomes ``completion``; every branch is an entry of ``trajectory``; the record
-    itself stays whole, trace by trace, under ``info.native_wrapper``.
+    The branch that ends at the last node becomes ``completion``; every branch is an entry of
+    ``trajectory``; the record itself stays whole, trace by trace, under ``info.native_wrapper``.
     """
     traces = _traces_of(record)
     episode = record if "traces" in record else {}
@@ -215,7 +219,9 @@ _CUT_SHORT = frozenset(
 
 
 def _branches(nodes: list[Any]) -> list[dict[str, Any]]:
-    """Return one entry per leaf of the node graph: the messages from the root down, and the token counts."""
+    """Return one entry per leaf of the node graph: the messages from the root down, and the token
+    counts.
+    """
     parents = {node.get("parent") for node in nodes if isinstance(node, dict)}
     return [_branch(nodes, leaf) for leaf in range(len(nodes)) if leaf not in parents]
 
@@ -236,7 +242,9 @@ def _branch(nodes: list[Any], leaf: int) -> dict[str, Any]:
 
 
 def _reward(rewards: Mapping[str, Mapping[str, Any]]) -> float | None:
-    """Weigh the named rewards into the total, as the trace itself does; None when nothing was scored."""
+    """Weigh the named rewards into the total, as the trace itself does; None when nothing was
+    scored.
+    """
     scored = [
         entry["score"] * (1.0 if entry.get("weight") is None else entry["weight"])
         for entry in rewards.values()

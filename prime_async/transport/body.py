@@ -58,7 +58,8 @@ class _Payload(aiohttp.Payload):
             if len(piece) <= _WRITE_BYTES:
                 await writer.write(piece)
                 continue
-            # In one write the socket takes what fits and the rest is copied: slices keep both time and memory low.
+            # In one write the socket takes what fits and the rest is copied: slices keep both time
+            # and memory low.
             view = memoryview(piece)
             for start in range(0, len(piece), _WRITE_BYTES):
                 await writer.write(view[start : start + _WRITE_BYTES])

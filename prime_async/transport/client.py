@@ -1,4 +1,4 @@
-"""`Transport`: one configured way to the platform, with deadlines, retries and one shared budget."""
+"""`Transport`: one configured way to the platform, with deadlines, retries and a shared budget."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Transport:
 
     @property
     def features(self) -> frozenset[str]:
-        """What the platform said it can do beyond the official wire; empty until the first answer."""
+        """What the platform can do beyond the official wire; empty until its first answer."""
         return self._features or frozenset()
 
     async def aclose(self) -> None:
@@ -135,10 +135,13 @@ class Transport:
             path: below ``/api/v1``, with a leading slash; ids in it come from :func:`path_segment`.
             params: query; None values are left out, lists repeat the name.
             json: encoded by msgspec; `body` is for anything larger.
-            timeout: seconds in all, retries included; None is the transport's default, ``math.inf`` unlimited.
+            timeout: seconds in all, retries included; None is the transport's default, ``math.inf``
+                unlimited.
             replay: whether a repeat is harmless.
-            idempotency_key: sent as ``Idempotency-Key``; makes a repeat harmless where the platform knows keys.
-            deduplicated_by: name of the platform feature that makes a repeat of this request harmless.
+            idempotency_key: sent as ``Idempotency-Key``; makes a repeat harmless where the platform
+                knows keys.
+            deduplicated_by: name of the platform feature that makes a repeat of this request
+                harmless.
 
         Raises:
             APITimeoutError: the deadline passed.
@@ -156,10 +159,12 @@ class Transport:
         if idempotency_key is not None:
             call.headers["Idempotency-Key"] = idempotency_key
             call.deduplicated_by = deduplicated_by or IDEMPOTENCY
-        with anyio.move_on_at(call.deadline) as scope:
-            return await self._tries(call)
-        assert scope.cancelled_caught
-        self._out_of_time(call, seconds)
+        response = None
+        with anyio.move_on_at(call.deadline):
+            response = await self._tries(call)
+        if response is None:
+            self._out_of_time(call, seconds)
+        return response
 
     @asynccontextmanager
     async def stream(
@@ -176,11 +181,13 @@ class Transport:
         """Open a streamed answer; retried only until its head arrives.
 
         Args:
-            timeout: seconds for the whole stream; None is unlimited here, silence is bounded by `idle_timeout`.
+            timeout: seconds for the whole stream; None is unlimited here, silence is bounded by
+                `idle_timeout`.
             idle_timeout: seconds without a byte before the stream counts as dead.
 
         Raises:
-            APITimeoutError, APIConnectionError, APIError: as :meth:`request`, from here or from the iterators.
+            APITimeoutError, APIConnectionError, APIError: as :meth:`request`, from here or from the
+                iterators.
         """
         seconds = check_timeout(timeout, math.inf)
         # Uncompressed: aiohttp takes a compressed stream whose end is missing for a whole one.
@@ -280,7 +287,9 @@ class Transport:
         return raw
 
     def _headers_through_proxy(self, call: _Call) -> dict[str, str]:
-        """Plain http through a proxy carries the proxy's credentials itself; https hands them over at CONNECT."""
+        """Plain http through a proxy carries the proxy's credentials itself; https hands them over
+        at CONNECT.
+        """
         proxy = self._sessions.proxy
         if proxy is None or call.url.startswith("https:"):
             return call.headers
@@ -289,8 +298,8 @@ class Transport:
     def _learn(self, raw: aiohttp.ClientResponse) -> None:
         """Note what the platform can do.
 
-        An answer without the header takes nothing back, and only a 2xx says that there is nothing: a refusal may come
-        from a gateway that never asked the platform.
+        An answer without the header takes nothing back, and only a 2xx says that there is nothing:
+        a refusal may come from a gateway that never asked the platform.
         """
         text = raw.headers.get(_FEATURES_HEADER)
         if text is not None:
@@ -328,7 +337,9 @@ class Transport:
             raise error
         delay = self.retry.delay(attempt, error.retry_after)
         if delay > MAX_RETRY_AFTER:
-            error.hint = f"the platform asks to wait {delay:.0f} s, longer than the {MAX_RETRY_AFTER:.0f} s we wait"
+            error.hint = (
+                f"the platform asks to wait {delay:.0f} s; we wait {MAX_RETRY_AFTER:.0f} s at most"
+            )
             raise error
         if anyio.current_time() + delay >= call.deadline:
             raise error
@@ -352,10 +363,11 @@ class Transport:
         return error.retryable
 
     async def _settle(self, call: _Call) -> None:
-        """Before repeating what may have been carried out: make sure that the platform recognises the repeat.
+        """Before repeating what may have been carried out: make sure that the platform recognises
+        the repeat.
 
-        Asks the platform when no answer has told yet, as often as it takes within the tries. Raises the error of the
-        unsettled try when repeating could do the work twice.
+        Asks the platform when no answer has told yet, as often as it takes within the tries. Raises
+        the error of the unsettled try when repeating could do the work twice.
         """
         if self._features is None:
             try:
@@ -409,7 +421,8 @@ def path_segment(value: str, field: str) -> str:
     """Make an id safe inside a path.
 
     Raises:
-        UsageError: empty, not text, or a name that would leave its place (``.``, ``..``, with a slash).
+        UsageError: empty, not text, or a name that would leave its place (``.``, ``..``, with a
+            slash).
     """
     if not isinstance(value, str) or not value.strip():
         raise UsageError(f"{field} is empty or not text", field=field)
@@ -423,5 +436,6 @@ def _query(params: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     for name, value in (params or {}).items():
         for item in value if isinstance(value, list | tuple) else [value]:
             if item is not None:
-                pairs.append((name, str(item).lower() if isinstance(item, bool) else str(item)))
+                text = str(item).lower() if isinstance(item, bool) else str(item)
+                pairs.append((name, text))
     return pairs

@@ -1,4 +1,6 @@
-"""What aiohttp's exceptions mean for a caller: did the request arrive, and may it help to try again?"""
+"""What aiohttp's exceptions mean for a caller: did the request arrive, and may it help to try
+again?
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Fault:
     hint: str | None = None
 
     def to_error(self, *, method: str, url: str, safe: bool) -> APIError:
-        """Make the error; unless the call is safe to repeat, it says that it may have been carried out."""
+        """Make the error; unless the call is safe to repeat, it says that it may have been carried
+        out.
+        """
         ambiguous = self.arrived and not safe
         error = self.kind(
             f"{method} {url}: {self.what}",

@@ -24,11 +24,12 @@ class Gate:
         if not self._warned:  # one line per client, not one per refused request
             self._warned = True
             _LOGGER.warning(
-                "rate_limited pause=%.1fs: the platform asks to wait, requests resume by themselves",
+                "rate_limited pause=%.1fs: the platform asks to wait, requests go on by themselves",
                 seconds,
             )
 
     async def wait(self) -> None:
         """Return when the gate is open."""
-        while (left := self._until - anyio.current_time()) > 0:
-            await anyio.sleep(left)
+        # A moment and not an event: another answer may move it meanwhile.
+        while self._until > anyio.current_time():  # noqa: ASYNC110
+            await anyio.sleep_until(self._until)

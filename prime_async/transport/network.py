@@ -29,8 +29,9 @@ class Proxy:
 def proxy_for(url: str) -> Proxy | None:
     """Find the proxy the environment names for a URL, or None.
 
-    Reads ``https_proxy``, ``http_proxy``, ``all_proxy`` and ``no_proxy`` in lower and upper case, on every call, so
-    that a change counts for the next session. User and password may be percent-encoded.
+    Reads ``https_proxy``, ``http_proxy``, ``all_proxy`` and ``no_proxy`` in lower and upper case,
+    on every call, so that a change counts for the next session. User and password may be
+    percent-encoded.
 
     Raises:
         ConfigError: the variable holds no usable address.
@@ -70,7 +71,8 @@ def _credentials(parts: urllib.parse.SplitResult) -> dict[str, str]:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Make the context for https: the system's authorities, or those a variable names (:data:`CA_VARIABLES`).
+    """Make the context for https: the system's authorities, or those a variable names
+    (:data:`CA_VARIABLES`).
 
     Reads files: call it off the event loop.
 

@@ -31,7 +31,8 @@ class Replay(enum.Enum):
     """Whether sending the same request twice does the same as sending it once."""
 
     AUTO = "auto"
-    """By method: GET, HEAD, PUT and DELETE are safe; others are not, unless a key says otherwise."""
+    """By method: GET, HEAD, PUT and DELETE are safe; others are not, unless a key says otherwise.
+    """
     SAFE = "safe"
     """A read in the clothes of a POST, or a write whose repeat is known to change nothing."""
     NEVER = "never"
@@ -51,7 +52,8 @@ class RetryPolicy:
         tries: requests at most per call, the first one included (default 4).
         first_delay: seconds before the second try, doubled after each (default 0.5).
         max_delay: upper end of the doubling (default 8).
-        jitter: each delay is drawn from ``[(1 - jitter) * delay, delay]``; 1.0 (full jitter) spreads a crowd best.
+        jitter: each delay is drawn from ``[(1 - jitter) * delay, delay]``; 1.0 (full jitter)
+            spreads a crowd best.
     """
 
     tries: int = 4
@@ -68,7 +70,9 @@ class RetryPolicy:
             )
 
     def delay(self, attempt: int, retry_after: float | None) -> float:
-        """Seconds to wait after the given failed attempt (counted from 1); the platform's wish comes first."""
+        """Seconds to wait after the given failed attempt (counted from 1); the platform's wish
+        comes first.
+        """
         if retry_after is not None:
             return retry_after
         delay = min(self.max_delay, self.first_delay * 2.0 ** (attempt - 1))
@@ -78,7 +82,8 @@ class RetryPolicy:
 class RetryBudget:
     """Limits repeats over the whole process, so that an outage is not answered by a storm.
 
-    A bucket of tokens: a repeat takes one, a success gives back a tenth, and time refills ten a second.
+    A bucket of tokens: a repeat takes one, a success gives back a tenth, and time refills ten a
+    second.
     """
 
     def __init__(
@@ -110,7 +115,9 @@ process_budget = RetryBudget()
 
 
 def parse_retry_after(text: str | None) -> float | None:
-    """Read a ``Retry-After`` header: seconds or an HTTP date; None when absent or unreadable, never negative."""
+    """Read a ``Retry-After`` header: seconds or an HTTP date; None when absent or unreadable, never
+    negative.
+    """
     if text is None:
         return None
     text = text.strip()

@@ -68,8 +68,8 @@ def error_from_response(
 ) -> APIError:
     """Turn a failed answer into the error of its status.
 
-    Reads ``{"detail": …}`` (text, or a list of field errors) and ``{"error": {"code", "message"}}``; anything else is
-    quoted in short.
+    Reads ``{"detail": …}`` (text, or a list of field errors) and ``{"error": {"code",
+    "message"}}``; anything else is quoted in short.
     """
     detail, code, message = _read_fault(body)
     kind = error_class_for_status(status)

@@ -1,8 +1,8 @@
 """One aiohttp session per client, for the event loop and process that use it.
 
-A session is made at the first request inside a running loop. When the loop ends (``asyncio.run`` returns) it is closed
-with it; when a client is used again from another loop a new one is made; after ``fork`` the child never touches the
-parent's connections.
+A session is made at the first request inside a running loop. When the loop ends (``asyncio.run``
+returns) it is closed with it; when a client is used again from another loop a new one is made;
+after ``fork`` the child never touches the parent's connections.
 """
 
 from __future__ import annotations
@@ -112,10 +112,12 @@ class SessionPool:
             connector=self._connector(context),
             timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=CONNECT_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,  # network.py reads the variables: aiohttp knows neither ALL_PROXY nor our CA variables
+            # network.py reads the variables: aiohttp knows neither ALL_PROXY nor our CA variables.
+            trust_env=False,
         )
-        # aiohttp repeats a broken GET, PUT or DELETE once by itself, outside our tries and our budget (guarded by
-        # tests/faults). The switch is private; aiohttp's own test client uses it.
+        # aiohttp repeats a broken GET, PUT or DELETE once by itself, outside our tries and our
+        # budget (guarded by tests/faults). The switch is private; aiohttp's own test client uses
+        # it.
         self._session._retry_connection = False
         self._loop, self._pid = loop, os.getpid()
         self._guard = _close_with_loop(self._session)
@@ -135,7 +137,9 @@ class SessionPool:
 
 
 async def _close_with_loop(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
-    """Close the session when its loop shuts its async generators down, as ``asyncio.run`` does at the end."""
+    """Close the session when its loop shuts its async generators down, as ``asyncio.run`` does at
+    the end.
+    """
     try:
         yield
     finally:
@@ -143,7 +147,9 @@ async def _close_with_loop(session: aiohttp.ClientSession) -> AsyncGenerator[Non
 
 
 class _Abandonable(aiohttp.BaseConnector):
-    """A connector that can be dropped without touching an event loop that is gone or belongs to the parent."""
+    """A connector that can be dropped without touching an event loop that is gone or belongs to the
+    parent.
+    """
 
     _abandoned = False
 
@@ -193,7 +199,9 @@ def _watch_forks() -> None:
 
 
 def _in_child() -> None:
-    """Let go of the parent's sessions: their event loop's epoll is shared, so even closing them here would hurt it."""
+    """Let go of the parent's sessions: their event loop's epoll is shared, so even closing them
+    here would hurt it.
+    """
     for pool in list(_pools):
         pool._forget()
 
