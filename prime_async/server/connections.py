@@ -82,7 +82,9 @@ class GuardedConnection(web.RequestHandler):
             raise ConnectionResetError("the answer could not be completed")
         request_id = new_request_id()
         if status == 400:
-            log_event(logging.WARNING, "bad_request", request_id=request_id, reason=repr(exc))
+            # The kind only: the text of a parse error quotes the request.
+            kind = type(exc).__name__
+            log_event(logging.WARNING, "bad_request", request_id=request_id, kind=kind)
             response = failure_response(_NOT_HTTP)
         else:
             log_event(logging.ERROR, "unexpected", request_id=request_id, error=exc)
