@@ -193,7 +193,12 @@ class Push:
         if batch is None:
             return
         self._ledger.sent(batch)
-        await self._sky.enter(batch.size)
+        try:
+            await self._sky.enter(batch.size)
+        except BaseException:  # only when cancelled; see _deliver
+            with anyio.CancelScope(shield=True):
+                await self._keeper.undelivered(batch, unknown=False)
+            raise
         group.start_soon(self._deliver, batch, name="prime-async push batch")
 
     async def _deliver(self, batch: Batch) -> None:
@@ -201,14 +206,17 @@ class Push:
         or failed.
         """
         waiting = [batch]
+        flying: Batch | None = None
         tries = 1
         try:
             while waiting:
                 part = waiting[-1]
                 if self._lost is None:
+                    flying = part
                     rest, again = await self._attempt(
                         part, last=tries >= self._transport.retry.tries
                     )
+                    flying = None
                     tries += bool(again)
                     waiting[-1:] = [*rest, *again]
                     if again:
@@ -219,10 +227,9 @@ class Push:
         finally:
             self._sky.leave(batch.size)
             with anyio.CancelScope(shield=True):
-                for (
-                    part
-                ) in waiting:  # only when cancelled: samples must not go with a source that is gone
-                    await self._keeper.undelivered(part, unknown=True)
+                # Only when cancelled: samples must not go with a source that is gone.
+                for part in waiting:
+                    await self._give_up(part, unknown=part is flying)
 
     async def _attempt(self, batch: Batch, *, last: bool) -> tuple[list[Batch], list[Batch]]:
         """Send a batch once; return the parts to send now, and those to send after a pause."""
@@ -296,13 +303,17 @@ class Push:
         await self._report(batch.count)
 
     async def _fail(self, batch: Batch, error: APIError) -> None:
-        unknown = error.ambiguous and SAMPLE_RANGES not in self._transport.features
-        if unknown:
-            self._ledger.in_doubt(batch)
         self._last_error = error
         self._failures_in_a_row += 1
         if isinstance(error, _HOPELESS) or self._failures_in_a_row >= _OUTAGE:
             self._lost = self._lost or error
+        await self._give_up(batch, unknown=error.ambiguous)
+
+    async def _give_up(self, batch: Batch, *, unknown: bool) -> None:
+        """Leave a batch; that it may have arrived matters only where a repeat could double it."""
+        unknown = unknown and SAMPLE_RANGES not in self._transport.features
+        if unknown:
+            self._ledger.in_doubt(batch)
         await self._keeper.undelivered(batch, unknown=unknown)
 
     async def _report(self, count: int) -> None:

@@ -112,9 +112,9 @@ async def push_samples(api: AsyncAPIClient, samples: Samples, options: PushOptio
     encoder = SampleEncoder(
         limit=options.ceiling - OVERHEAD, strict=options.strict, trim=options.trim
     )
-    # The source keeps this very set: what an earlier part stored is added to it before the first
-    # sample is read.
-    skip = options.token.settled
+    # The source keeps this very set; it is filled before the first sample is read. Where the
+    # platform keeps ranges, its word replaces the token's: what that calls unknown may be missing.
+    skip = Ranges()
     source = open_source(samples, encoder, skip)
     if isinstance(source, JsonlSource):
         await source.check()
@@ -122,7 +122,7 @@ async def push_samples(api: AsyncAPIClient, samples: Samples, options: PushOptio
     token = options.token
     if options.continues:
         token = await _as_the_platform_knows_it(transport, token)
-        skip.update(token.settled)
+    skip.update(token.settled)
     keeper = await _keeper(api, source, token)
     push = Push(
         transport,
