@@ -231,6 +231,10 @@ class JsonlSource:
     async def aclose(self) -> None:
         """Nothing to stop."""
 
+    async def leftovers(self) -> list[Chunk]:
+        """Nothing is held: it can be read again."""
+        return []
+
     async def next_chunks(self) -> list[Chunk] | None:
         """Return the samples of the next window of about 1 MiB, None at the end.
 

@@ -93,7 +93,7 @@ class Ledger:
             stored=tuple(self.stored),
             unknown=tuple(self.unknown),
             undelivered=tuple(undelivered),
-            spooled=kept.total,
+            spooled=(kept - self.unknown).total,
             spool_path=self._keeper.path if kept else None,
             trimmed=dict(self._encoder.trimmed),
             nonfinite=dict(self._encoder.nonfinite),

@@ -8,6 +8,7 @@ inside ``Push.run``.
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -91,6 +92,11 @@ class Source(Protocol):
     async def aclose(self) -> None:
         """Stop reading."""
 
+    async def leftovers(self) -> list[Chunk]:
+        """Return, after closing, what was taken from a source that cannot be read again and not
+        handed over.
+        """
+
 
 class Push:
     """Delivers one source to one evaluation.
@@ -134,6 +140,7 @@ class Push:
         """Why nothing more is sent, once that is so."""
         self._user_error: Exception | None = None
         self._ended = False
+        self._unpacked: deque[Chunk] = deque()
 
     async def run(self, seconds: float) -> PushReceipt:
         """Push everything, for at most the given seconds.
@@ -183,9 +190,9 @@ class Push:
                 break
             if not chunks:
                 await self._dispatch(group, self._packer.flush())
-            for chunk in chunks:
-                if (batch := self._packer.add(chunk)) is not None:
-                    await self._dispatch(group, batch)
+            self._unpacked.extend(chunks)
+            while self._unpacked:
+                await self._dispatch(group, self._packer.add(self._unpacked.popleft()))
             await anyio.lowlevel.checkpoint()
         await self._dispatch(group, self._packer.flush())
 
@@ -328,12 +335,17 @@ class Push:
             self._progress = None
 
     async def _put_away(self) -> None:
-        left = self._packer.flush()
-        if left is not None:  # read, but the push ended before it could be sent
-            self._ledger.sent(left)
-            await self._keeper.undelivered(left, unknown=False)
+        """Keep what was read when the push ended before it could be sent."""
+        for chunk in (*self._unpacked, *await self._source.leftovers()):
+            await self._keep(self._packer.add(chunk))
+        await self._keep(self._packer.flush())
         complete = self._ended and self._ledger.settled_all()
         await self._keeper.close(self._source.total, complete=complete)
+
+    async def _keep(self, batch: Batch | None) -> None:
+        if batch is not None:
+            self._ledger.sent(batch)
+            await self._keeper.undelivered(batch, unknown=False)
 
     def _conclude(self) -> PushReceipt:
         receipt = self._ledger.receipt(self._source.total, ended=self._ended)

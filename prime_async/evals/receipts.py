@@ -108,7 +108,8 @@ class PushReceipt(Mapping[str, Any]):
         stored: their input indexes as ranges ``[[start, stop], …]``.
         unknown: sent, but whether they arrived cannot be told; never sent again blindly.
         undelivered: certainly not on the platform, neither spooled nor refused.
-        spooled: samples kept on disk at `spool_path`, delivered by ``prime-async eval sync``.
+        spooled: samples kept on disk at `spool_path`, delivered by ``prime-async eval sync``;
+            those in `unknown` are kept there too, and not counted here.
         trimmed: samples that fit only after fields were left out (``trim=``), with the names of the
             fields.
         nonfinite: how often NaN or an infinity was written as null, by place (``reward``,

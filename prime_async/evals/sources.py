@@ -45,6 +45,10 @@ class SequenceSource:
     async def aclose(self) -> None:
         """Nothing to stop."""
 
+    async def leftovers(self) -> list[Chunk]:
+        """Nothing is held: it can be read again."""
+        return []
+
     async def next_chunks(self) -> list[Chunk] | None:
         """Encode about 128 KiB or 2 ms worth of samples; None at the end."""
         assert self.total is not None
