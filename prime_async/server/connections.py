@@ -19,6 +19,9 @@ from prime_async.server.observing import FEATURES, INTERNAL_ERROR, failure_respo
 __all__ = ["ConnectionFactory", "GuardedConnection"]
 
 
+LINGERING_SECONDS = 2.0
+"""How long the rest of a refused body is read and dropped, so that the client sees the answer."""
+
 _NOT_HTTP = RequestError(400, "bad_request", "the request is not valid HTTP or over the limits")
 
 
@@ -135,6 +138,7 @@ class ConnectionFactory:
             max_line_size=limits.header_line_bytes,
             max_field_size=limits.header_field_bytes,
             max_headers=limits.headers,
+            lingering_time=LINGERING_SECONDS,
             auto_decompress=False,
         )
 

@@ -32,6 +32,10 @@ INTERNAL_ERROR = RequestError(
     500, "internal_error", "the platform failed; its log has the request id"
 )
 
+_CLOSING = RequestError(
+    503, "shutting_down", "the platform is shutting down", headers={"Connection": "close"}
+)
+
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ID_KEY: web.RequestKey[str] = web.RequestKey("request_id", str)
 
@@ -47,7 +51,8 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     started = time.perf_counter()
     status = 499
     try:
-        response = await _answer(request, handler)
+        with request.app[PLATFORM].in_flight:
+            response = await _answer(request, handler)
         status = response.status
     finally:
         _record(request, status, time.perf_counter() - started)
@@ -75,6 +80,8 @@ def failure_response(failure: RequestError) -> web.Response:
 
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
+        if request.app[PLATFORM].in_flight.closing:
+            raise _CLOSING
         return await handler(request)
     except RequestError as failure:
         return failure_response(failure)

@@ -47,7 +47,7 @@ class Writer:
     def __init__(self, engine: Engine, *, queued_writes: int) -> None:
         self._engine = engine
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._places = anyio.Semaphore(queued_writes)
+        self._places = anyio.Semaphore(queued_writes, fast_acquire=True)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting = 0
@@ -81,9 +81,10 @@ class Writer:
             RequestError: 507 ``storage_full`` or 503 ``storage_error``; nothing of the write was
                 kept.
         """
-        if self._thread is None or self._loop is None:
-            raise RequestError(503, "shutting_down", "the platform is shutting down")
         async with self._places:
+            # After the wait: nothing may be queued behind the end of the queue.
+            if self._thread is None or self._loop is None:
+                raise RequestError(503, "shutting_down", "the platform is shutting down")
             job = _Job(write, rows, self._loop.create_future())
             self._waiting += 1
             try:
