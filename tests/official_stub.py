@@ -37,7 +37,7 @@ class OfficialStub(Stub):
         self._headers = _FEATURES if features else {}
         self._features = features
         evaluation = Answer(
-            json={"evaluation_id": EVALUATION, "name": "e", "status": "RUNNING"},
+            json={"evaluation_id": EVALUATION, "name": "e", "status": "COMPLETED"},
             headers=self._headers,
         )
         self.route("*", "/api/v1/evaluations/.*", evaluation)

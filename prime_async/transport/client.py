@@ -61,6 +61,8 @@ class _Call:
     deadline: float
     last_error: APIError | None = None
     unsettled: bool = False
+    """A try ended so that the request may have been carried out, and a repeat could do harm."""
+    perhaps_done: bool = False
     """A try ended so that the request may have been carried out."""
 
 
@@ -237,6 +239,8 @@ class Transport:
                     await self._settle(call)
                 response = await self._once(call)
             except APIError as error:
+                if error.status == 404 and call.method == "DELETE" and call.perhaps_done:
+                    return Response(204, {}, b"", call.method, call.url)  # an earlier try did it
                 call.last_error = error
                 await self._prepare_retry(call, error, attempt)
             else:
@@ -314,6 +318,7 @@ class Transport:
             body = b""  # the status alone already says what happened
         finally:
             raw.release()
+        call.perhaps_done = call.perhaps_done or raw.status >= 500 or raw.status == 408
         error = error_from_response(
             status=raw.status,
             headers=raw.headers,
@@ -329,6 +334,7 @@ class Transport:
     def _raise_fault(self, call: _Call, fault: Fault | None, error: Exception) -> NoReturn:
         if fault is None:
             raise error
+        call.perhaps_done = call.perhaps_done or fault.arrived
         raise fault.to_error(method=call.method, url=call.url, safe=call.safe) from error
 
     async def _prepare_retry(self, call: _Call, error: APIError, attempt: int) -> None:

@@ -10,18 +10,15 @@ import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from prime_async.api import AsyncAPIClient
-from prime_async.errors import PartialPushError, PrimeError
-from prime_async.evals import AsyncEvalsClient, PushReceipt
+from prime_async.errors import PartialPushError
+from prime_async.evals import PushReceipt
 from prime_async.spool import Ranges
-from prime_async.transport import RetryBudget, RetryPolicy
+from tests.faults.conftest import Setting
 from tests.faults.plan import (
-    BadGzip,
     Break,
     Delay,
     Fault,
@@ -33,9 +30,6 @@ from tests.faults.plan import (
     on,
     path,
 )
-from tests.faults.proxy import FaultProxy
-from tests.official_stub import EVALUATION, OfficialStub
-from tests.platform import KEY, running_platform
 
 COUNT = 24
 SAMPLES = [{"example_id": number, "answer": "x" * 500} for number in range(COUNT)]
@@ -98,65 +92,15 @@ def _rows() -> list[Row]:
 ROWS = _rows()
 
 
-@dataclass
-class Setting:
-    """A platform behind a fault proxy."""
-
-    by_index: bool
-    proxy: FaultProxy
-    _stub: OfficialStub | None
-    url: str
-
-    async def stored(self, evaluation_id: str) -> list[int]:
-        """Read the platform's own account, not through the proxy."""
-        if self._stub is not None:
-            return self._stub.ids
-        async with AsyncEvalsClient(api_key=KEY, base_url=self.url) as client:
-            return [sample["example_id"] async for sample in client.iter_samples(evaluation_id)]
-
-    async def create(self) -> str:
-        """Make an evaluation, not through the proxy."""
-        if self._stub is not None:
-            return EVALUATION
-        async with AsyncEvalsClient(api_key=KEY, base_url=self.url) as client:
-            created = await client.create_evaluation("faults", run_id="run-1")
-            assert created.evaluation_id is not None
-            return created.evaluation_id
-
-
-@pytest.fixture(params=["embedded platform", "official wire"])
-async def setting(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Setting]:
-    """Both kinds of platform, each behind a proxy; a retry budget of the test's own."""
-    monkeypatch.setattr("prime_async.transport.client.process_budget", RetryBudget())
-    if request.param == "official wire":
-        async with OfficialStub() as stub, FaultProxy(("127.0.0.1", stub.port)) as proxy:
-            yield Setting(False, proxy, stub, stub.url)
-        return
-    async with (
-        running_platform(tmp_path) as platform,
-        FaultProxy(("127.0.0.1", platform.port)) as proxy,
-    ):
-        yield Setting(True, proxy, None, platform.url)
-
-
 async def _push(
     setting: Setting, evaluation_id: str, samples: Any, timeout: float, **options: Any
-) -> tuple[PushReceipt | None, PrimeError | None]:
-    quick = RetryPolicy(first_delay=0.001, max_delay=0.002)
-    async with (
-        AsyncAPIClient(api_key=KEY, base_url=setting.proxy.url, retry=quick) as api,
-        AsyncEvalsClient(api) as client,
-    ):
-        try:
-            receipt = await client.push_samples(
-                evaluation_id, samples, PAYLOAD, timeout=timeout, **options
-            )
-        except PartialPushError as error:
-            return error.receipt, error
-        except PrimeError as error:
-            return None, error
+) -> tuple[PushReceipt, PartialPushError | None]:
+    try:
+        receipt = await setting.client.push_samples(
+            evaluation_id, samples, PAYLOAD, timeout=timeout, **options
+        )
+    except PartialPushError as error:
+        return error.receipt, error
     return receipt, None
 
 
@@ -188,12 +132,10 @@ async def test_one_batch_meets_a_fault(setting: Setting, row: Row) -> None:
     survived = row.survived_by_index if setting.by_index else row.survived_by_append
     if survived or row.harmless:
         assert error is None
-        assert receipt is not None
         assert receipt.complete
         assert sorted(on_platform) == list(range(COUNT))
     else:
         assert isinstance(error, PartialPushError)
-        assert receipt is not None
         assert not receipt.complete
     _check_truth(receipt, on_platform)
 
@@ -205,7 +147,6 @@ async def test_every_batch_meets_it_and_the_push_is_resumed(setting: Setting, ro
     evaluation_id = await setting.create()
     receipt, error = await _push(setting, evaluation_id, SAMPLES, row.timeout)
     assert isinstance(error, PartialPushError)
-    assert receipt is not None
     _check_truth(receipt, await setting.stored(evaluation_id))
 
     setting.proxy.plan = FaultPlan()
@@ -213,7 +154,6 @@ async def test_every_batch_meets_it_and_the_push_is_resumed(setting: Setting, ro
         setting, evaluation_id, SAMPLES, PATIENT, resume=receipt.resume_token
     )
     on_platform = await setting.stored(evaluation_id)
-    assert again is not None
     _check_truth(again, on_platform)
     if setting.by_index:
         assert error is None
@@ -256,7 +196,6 @@ async def test_what_cannot_be_read_again_is_kept(setting: Setting, row: Row, kin
     source = Once()
     receipt, error = await _push(setting, evaluation_id, getattr(source, kind)(), row.timeout)
     assert isinstance(error, PartialPushError)
-    assert receipt is not None
     assert not receipt.undelivered
     unknown = Ranges(receipt.unknown)
     assert receipt.samples_pushed + unknown.total + receipt.spooled == source.taken
@@ -273,7 +212,6 @@ async def test_what_was_read_ahead_is_kept(setting: Setting, kind: str) -> None:
     source = Once(4_000)
     receipt, error = await _push(setting, evaluation_id, getattr(source, kind)(), SHORT)
     assert isinstance(error, PartialPushError)
-    assert receipt is not None
     assert not receipt.undelivered
     accounted = receipt.samples_pushed + Ranges(receipt.unknown).total + receipt.spooled
     # A generator in a thread may be inside its next() when the push ends: that one is not here yet.
