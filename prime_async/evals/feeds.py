@@ -55,12 +55,11 @@ class _Feed:
             Exception: whatever the user's iterable raised, after everything before it was handed
                 over.
         """
-        if not self._ready and not self._ended:
-            await self._wait_for_news()
-        self._news.clear()
+        await self._wait_for_news()
         ended = self._ended  # read before taking: what comes between the two is taken next time
-        taken = join(self._take())
+        taken = join(self._take(), self._encoder.limit)
         if taken or not ended:
+            self._quiet = self._quiet and not taken
             return taken
         if self._error is not None:
             raise self._error
@@ -68,14 +67,15 @@ class _Feed:
 
     async def _wait_for_news(self) -> None:
         with anyio.move_on_after(None if self._quiet else _LINGER):
-            await self._news.wait()
-            self._quiet = False
+            while not self._ready and not self._ended:
+                self._news.clear()  # it may be about what was taken already
+                await self._news.wait()
             return
         self._quiet = True  # said once: the next wait has no limit
 
     async def leftovers(self) -> list[Chunk]:
         """Return what was taken from the iterable and not handed over; it can be had only here."""
-        return join(self._take())
+        return join(self._take(), self._encoder.limit)
 
     def _take(self) -> list[tuple[int, bytes]]:
         raise NotImplementedError

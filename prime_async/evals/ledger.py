@@ -98,6 +98,7 @@ class Ledger:
             trimmed=dict(self._encoder.trimmed),
             nonfinite=dict(self._encoder.nonfinite),
             samples_total=total,
+            read_all=ended,
             bytes_sent=self.bytes_sent,
             batches=self.batches,
             seconds=time.perf_counter() - self._began,

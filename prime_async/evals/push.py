@@ -142,8 +142,12 @@ class Push:
         self._ended = False
         self._unpacked: deque[Chunk] = deque()
 
-    async def run(self, seconds: float) -> PushReceipt:
+    async def run(self, seconds: float, *, until: float | None = None) -> PushReceipt:
         """Push everything, for at most the given seconds.
+
+        Args:
+            seconds: the limit.
+            until: moment at which it ends, on the clock of the loop, when it began before now.
 
         Raises:
             PartialPushError: samples are undelivered, unknown or spooled; carries the receipt.
@@ -154,7 +158,8 @@ class Push:
                 it was delivered.
         """
         try:
-            with anyio.move_on_after(seconds) as scope:
+            end = anyio.current_time() + seconds if until is None else until
+            with anyio.move_on_at(end) as scope:
                 await self._push()
             if scope.cancelled_caught:
                 self._lost = APITimeoutError(
@@ -339,8 +344,13 @@ class Push:
         for chunk in (*self._unpacked, *await self._source.leftovers()):
             await self._keep(self._packer.add(chunk))
         await self._keep(self._packer.flush())
-        complete = self._ended and self._ledger.settled_all()
-        await self._keeper.close(self._source.total, complete=complete)
+        done = self._ended and self._ledger.settled_all()
+        await self._keeper.close(self._source.total, complete=done or self._was_turned_away())
+
+    def _was_turned_away(self) -> bool:
+        """Say whether the platform refused all of a source that stays: nothing is worth keeping."""
+        turned_away = isinstance(self._lost, _HOPELESS) and self._source.rereadable
+        return turned_away and not self._ledger.stored
 
     async def _keep(self, batch: Batch | None) -> None:
         if batch is not None:
@@ -352,7 +362,7 @@ class Push:
         if self._user_error is not None:
             self._user_error.add_note(f"push {self._push_id}: {receipt}")
             raise self._user_error
-        if receipt.unknown or receipt.undelivered or receipt.spooled:
+        if receipt.unknown or receipt.undelivered or receipt.spooled or not receipt.read_all:
             raise self._error(receipt)
         return receipt
 
