@@ -102,8 +102,8 @@ class Scope(AbstractContextManager[Any]):
                 error = await self._left
                 if error is not None:
                     raise error
-        except asyncio.CancelledError as cancelled:
-            self._failure = cancelled
+        except asyncio.CancelledError:
+            self._failure = asyncio.CancelledError()  # without frames, which would hold this object
             raise
         except BaseException as failure:
             # Raised where the block is; SystemExit leaving a task would end the loop for everybody.
