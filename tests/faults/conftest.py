@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,7 @@ from prime_async.evals import AsyncEvalsClient
 from prime_async.transport import RetryBudget, RetryPolicy
 from tests.faults.proxy import FaultProxy
 from tests.official_stub import EVALUATION, OfficialStub
-from tests.platform import KEY, running_platform
+from tests.platform import KEY, ThreadedPlatform
 
 QUICK = RetryPolicy(first_delay=0.001, max_delay=0.002)
 
@@ -52,16 +50,26 @@ class Setting:
         return [sample["example_id"] async for sample in samples]
 
 
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedPlatform]:
+    """One embedded platform for all tests: starting one takes longer than most of them."""
+    with ThreadedPlatform(tmp_path_factory.mktemp("platform")) as platform:
+        yield platform
+
+
 @pytest.fixture(params=["embedded platform", "official wire"])
 async def setting(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Setting]:
     """Both kinds of platform; the retry budget is the test's own."""
     monkeypatch.setattr("prime_async.transport.client.process_budget", RetryBudget())
     stub = OfficialStub() if request.param == "official wire" else None
     async with AsyncExitStack() as stack:
-        running: Any = stub or running_platform(tmp_path)
-        server = await stack.enter_async_context(running)
+        server: OfficialStub | ThreadedPlatform
+        if stub is not None:
+            server = await stack.enter_async_context(stub)
+        else:
+            server = request.getfixturevalue("embedded")
         proxy = await stack.enter_async_context(FaultProxy(("127.0.0.1", server.port)))
         connections = [
             await stack.enter_async_context(AsyncAPIClient(KEY, base_url=url, retry=QUICK))

@@ -26,6 +26,7 @@ from tests.faults.conftest import Setting
 from tests.faults.plan import Break, FaultPlan, Moment, Status, on, path
 
 _SILENCE = 0.3
+_RUN = "the run of the one test that counts evaluations"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ _SAMPLES = [{"example_id": 1}]
 CALLS = [
     Call(
         "create_evaluation",
-        lambda c, _, t: c.create_evaluation("made", run_id="run-2", timeout=t),
+        lambda c, _, t: c.create_evaluation("made", run_id=_RUN, timeout=t),
         "/evaluations/$",
         repeatable=False,
     ),
@@ -144,9 +145,9 @@ async def test_the_answer_is_lost(setting: Setting, call: Call) -> None:
         _is_honest(caught.value)
         hits = [e for e in setting.proxy.exchanges if e.fault is not None]
         assert len(hits) == 1
-    if setting.by_index and call.name == "create_evaluation":
-        made = [e.name async for e in setting.direct.iter_evaluations()]
-        assert made.count("made") == 1
+    if setting.by_index and call is CALLS[0]:
+        made = [e.run_id async for e in setting.direct.iter_evaluations()]
+        assert made.count(_RUN) == 1
     if call.name == "push_samples":
         assert await setting.stored(evaluation_id) == [1]
 
