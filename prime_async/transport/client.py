@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import aiohttp
 import anyio
-import msgspec
 
+from prime_async import values
 from prime_async._version import __version__
 from prime_async.errors import APIError, APITimeoutError, ProtocolError, UsageError
 from prime_async.transport.body import Body, BytesBody, payload_of
@@ -136,7 +136,7 @@ class Transport:
         Args:
             path: below ``/api/v1``, with a leading slash; ids in it come from :func:`path_segment`.
             params: query; None values are left out, lists repeat the name.
-            json: encoded by msgspec; `body` is for anything larger.
+            json: encoded by the table of values; `body` is for anything larger.
             timeout: seconds in all, retries included; None is the transport's default, ``math.inf``
                 unlimited.
             replay: whether a repeat is harmless.
@@ -146,6 +146,7 @@ class Transport:
                 harmless.
 
         Raises:
+            ValueEncodingError: `json` holds what cannot be written; nothing was sent.
             APITimeoutError: the deadline passed.
             APIConnectionError: no connection, or it broke.
             APIError: the child of the answer's status.
@@ -156,7 +157,9 @@ class Transport:
         call.safe = is_safe(method, replay)
         call.deduplicated_by = deduplicated_by
         call.body = (
-            BytesBody(msgspec.json.encode(json)) if body is None and json is not None else body
+            BytesBody(values.encode(json, root="body"))
+            if body is None and json is not None
+            else body
         )
         if idempotency_key is not None:
             call.headers["Idempotency-Key"] = idempotency_key
