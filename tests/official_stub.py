@@ -44,7 +44,7 @@ class OfficialStub(Stub):
         self.route("POST", "/api/v1/evaluations/", evaluation)
         hub = Answer(json={"data": {"id": "env-1"}}, headers=self._headers)
         self.route("*", "/api/v1/environmentshub/.*", hub)
-        self.route("POST", "/api/v1/evaluations/[^/]+/samples", self._push)
+        self.route("POST", "/api/v1/evaluations/[^/]+/samples", self.push)
         self.route("GET", "/api/v1/evaluations/[^/]+/samples", self._page)
         self.route("GET", "/api/v1/evaluations/[^/]+/pushes/[^/]+", self._ranges)
 
@@ -53,7 +53,8 @@ class OfficialStub(Stub):
         """The ``example_id`` of every stored sample, in order."""
         return [sample["example_id"] for sample in self.stored]
 
-    def _push(self, request: Request) -> Answer:
+    def push(self, request: Request) -> Answer:
+        """Store the samples of a request."""
         if self.largest is not None and len(request.body) > self.largest:
             return Answer(413, json={"detail": "too large"}, headers=self._headers)
         samples = request.json()["samples"]
