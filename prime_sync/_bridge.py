@@ -5,8 +5,8 @@ lock, and owns its task: whatever interrupts the wait (Ctrl-C, ``SystemExit``, a
 signal handler) cancels the task and gives its clean-up ``CLEANUP_SECONDS``. A forked child starts a
 loop of its own and touches nothing that it shares with its parent.
 
-Environment variables: ``PRIME_SYNC_TRACEBACK=1`` keeps the frames of this machinery in tracebacks;
-``PRIME_SYNC_LOOP=uvloop`` runs the loop on uvloop (extra ``fast``).
+The environment variable ``PRIME_SYNC_TRACEBACK=1`` keeps the frames of this machinery in
+tracebacks.
 """
 
 from __future__ import annotations
