@@ -33,11 +33,12 @@ class GuardedConnection(web.RequestHandler):
     ``write_stall_seconds`` ends the connection.
     """
 
-    __slots__ = ("_factory", "_head_timer", "_heads", "_stall_timer")
+    __slots__ = ("_answered", "_factory", "_head_timer", "_heads", "_stall_timer")
 
     def __init__(self, factory: ConnectionFactory, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._factory = factory
+        self._answered = 0
         self._heads = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -59,8 +60,16 @@ class GuardedConnection(web.RequestHandler):
         if self._request_count != self._heads:
             self._heads = self._request_count
             self._cancel_head_timer()
-        elif self._head_timer is None and data and self._current_request is None:
+        elif self._head_timer is None and data and self._heads == self._answered:
             self._expect_head()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._answered += 1
 
     def pause_writing(self) -> None:
         super().pause_writing()

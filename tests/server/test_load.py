@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
+from sqlalchemy import event
+
 from tests.meters import LoopLag
-from tests.platform import RunningPlatform, ThreadedPlatform, running_platform
+from tests.platform import ProcessPlatform, RunningPlatform, running_platform
 from tests.server.wire import Wire
 
 MIB = 1024 * 1024
@@ -26,21 +27,19 @@ def big_body(size: int) -> bytes:
 async def test_the_largest_bodies_do_not_hold_the_loop(tmp_path: Path) -> None:
     """25 MiB in one request: other requests go on being answered meanwhile."""
     body = big_body(25 * MIB)
-    with ThreadedPlatform(tmp_path) as platform:
+    with ProcessPlatform(tmp_path) as platform:
         async with Wire(platform.url) as wire:
             evaluation = await wire.evaluation()
             path = f"/evaluations/{evaluation}/samples"
             await wire.post(path, raw=big_body(MIB))
             push = asyncio.ensure_future(wire.post(path, raw=body))
-            worst = 0.0
+            answered = 0
             while not push.done():
-                before = time.perf_counter()
                 assert (await wire.get("//healthz")).status == 200
-                worst = max(worst, time.perf_counter() - before)
+                answered += 1
             assert (await push).status == 200
-    # Client and server share this process and a busy machine: the bound only shows that the
-    # 200 ms and more that the body takes are not spent in one piece.
-    assert worst < 0.15
+    # A quarter of a second of work in one piece would leave room for one or two.
+    assert answered >= 10
 
 
 async def test_deep_pages_cost_what_first_pages_cost(platform: RunningPlatform, wire: Wire) -> None:
@@ -55,8 +54,6 @@ async def test_deep_pages_cost_what_first_pages_cost(platform: RunningPlatform, 
     def count(*_: object) -> None:
         nonlocal statements
         statements += 1
-
-    from sqlalchemy import event
 
     event.listen(platform.parts.database.engine, "before_cursor_execute", count)
     for page in (1, 100, 200):

@@ -439,3 +439,23 @@ async def test_an_unexpected_error_is_a_500_without_its_traceback(
     assert b"Traceback" not in reply.body
     (record,) = [one for one in caplog.records if one.exc_info]
     assert reply.headers["X-Request-Id"] in record.getMessage()
+
+
+async def test_a_long_upload_outlives_the_time_for_heads(tmp_path: Path) -> None:
+    """The limit for heads does not run while a body is on its way, however the packets fall."""
+    limits = {"head_seconds": 0.2}
+    async with running_platform(tmp_path, limits=limits) as platform, Wire(platform.url) as wire:
+        evaluation = await wire.evaluation()
+        body = b'{"samples": [' + b", ".join([b'{"a": 1}'] * 20) + b"]}"
+        head = (
+            f"POST /api/v1/evaluations/{evaluation}/samples HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            f"{AUTH}Content-Length: {len(body)}\r\n\r\n"
+        )
+        async with connection(platform.port) as (reader, writer):
+            for _ in range(2):
+                writer.write(head.encode())
+                for byte in range(0, len(body), 20):
+                    writer.write(body[byte : byte + 20])
+                    await asyncio.sleep(0.05)  # slower in all than the limit for heads
+                reply = await asyncio.wait_for(read_reply(reader), 10)
+                assert (reply.status, reply.json["stored"]) == (200, 20)

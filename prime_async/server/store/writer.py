@@ -29,7 +29,15 @@ GROUP_ROWS = 512
 Result = TypeVar("Result")
 Write = Callable[[Connection], Result]
 
-_BROKEN = ("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB")
+_BROKEN = (
+    "SQLITE_BUSY",
+    "SQLITE_CANTOPEN",
+    "SQLITE_CORRUPT",
+    "SQLITE_IOERR",
+    "SQLITE_LOCKED",
+    "SQLITE_NOTADB",
+    "SQLITE_READONLY",
+)
 
 
 @dataclass(slots=True)
@@ -169,7 +177,7 @@ def storage_failure(error: BaseException) -> RequestError | None:
         )
     elif name.startswith(_BROKEN):
         failure = RequestError(
-            503, "storage_error", "the platform cannot write to its database; nothing was stored"
+            503, "storage_error", "the platform cannot use its database; nothing was stored"
         )
     else:
         return None
