@@ -214,6 +214,10 @@ def _foreign_object(value: Any) -> Any:
 _LISTED = (Sequence, Set, KeysView, ValuesView)
 
 
+_LIST_RESULTS = (list, tuple, bool, int, float, str, bytes, datetime.timedelta, type(None))
+"""What arrays and their scalars turn into; anything else would be asked again without end."""
+
+
 def _array_value(value: Any) -> Any:
     """Turn an array or scalar of numpy, torch or the like into plain values."""
     kind = getattr(value.dtype, "kind", "") if hasattr(value, "dtype") else ""
@@ -222,7 +226,7 @@ def _array_value(value: Any) -> Any:
     if kind == "m":
         value = value.astype("timedelta64[us]")
     plain = value.tolist()
-    if type(plain) is not type(value):
+    if isinstance(plain, _LIST_RESULTS):
         return plain
     if kind == "f":  # numpy's long double stays what it is
         return float(value)
