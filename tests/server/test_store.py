@@ -262,3 +262,32 @@ async def test_a_full_disk_fails_every_write_of_the_group_and_no_other(tmp_path:
         assert {reply.status for reply in replies} == {200, 507}
         expected = [sample for start in stored for sample in batches[start]]
         assert await wire.samples(evaluation) == expected
+
+
+async def test_a_delete_on_a_full_disk_counts_and_is_finished_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The evaluation is gone for its users at once; its space is freed when there is room to."""
+    async with running_platform(tmp_path) as platform, Wire(platform.url) as wire:
+        evaluation = await wire.evaluation()
+        await wire.push(evaluation, [{"a": 1}], "p1")
+        real = platform.parts.database.write
+
+        async def full_after_the_first(write: Any, *, rows: int = 1) -> Any:
+            monkeypatch.setattr(platform.parts.database, "write", full)
+            return await real(write, rows=rows)
+
+        async def full(write: Any, *, rows: int = 1) -> Any:
+            raise RequestError(507, "storage_full", "full")
+
+        monkeypatch.setattr(platform.parts.database, "write", full_after_the_first)
+        assert (await wire.delete(f"/evaluations/{evaluation}")).status == 204
+        assert (await wire.get(f"/evaluations/{evaluation}/samples")).status == 404
+        assert platform.parts.database.point(chunks) == 1
+    async with running_platform(tmp_path) as platform:
+        assert platform.parts.database.point(chunks) == 0
+
+
+def chunks(reader: Connection) -> int:
+    count: int = reader.exec_driver_sql("SELECT count(*) FROM sample_chunks").scalar_one()
+    return count
