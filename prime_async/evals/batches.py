@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from prime_async.evals.encoding import Chunk, join
 from prime_async.spool import Ranges
@@ -91,12 +92,9 @@ class Batch:
     def halves(self) -> tuple[Batch, Batch]:
         """Split in the middle, by bytes. Needs at least two samples; neither half is empty."""
         samples = self.samples
-        size = 0
-        for place, (_, data) in enumerate(samples):
-            size += len(data)
-            if place and size > self.size // 2:
-                break
-        return Batch.of(samples[:place]), Batch.of(samples[place:])
+        sizes = list(accumulate(len(data) + 1 for _, data in samples))
+        cut = min(range(1, len(samples)), key=lambda place: abs(2 * sizes[place - 1] - sizes[-1]))
+        return Batch.of(samples[:cut]), Batch.of(samples[cut:])
 
     def without(self, indexes: set[int]) -> Batch:
         """Return a batch that lacks these samples."""
