@@ -71,7 +71,7 @@ class OfficialStub(Stub):
         before = len(self._by_index)
         for index, sample in zip(_indexes(request), samples, strict=True):
             self._by_index.setdefault((request.headers["X-Prime-Push"], index), sample)
-        self.stored = list(self._by_index.values())
+        self.stored = [self._by_index[key] for key in sorted(self._by_index)]
         return len(self._by_index) - before
 
     def _page(self, request: Request) -> Answer:

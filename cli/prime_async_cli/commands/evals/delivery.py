@@ -19,6 +19,7 @@ from prime_async.evals import (
     check_path,
     load_run,
 )
+from prime_async.evals.batches import MAX_PAYLOAD_BYTES
 from prime_async_cli.failures import CommandError
 from prime_async_cli.progress import progress
 from prime_async_cli.session import Session
@@ -143,11 +144,16 @@ async def _check(run: ResultRun, wishes: Wishes) -> FileCheck:
     """
     check = await to_thread.run_sync(check_path, run.samples)
     if check.oversized and not (wishes.skip or wishes.trim):
-        lines = [f"line {each.line}: {each.size:,} bytes" for each in check.oversized[:_SHOWN]]
+        lines = [
+            f"sample {each.index}, line {each.line}: {each.size:,} bytes"
+            for each in check.oversized[:_SHOWN]
+        ]
         rest = len(check.oversized) - len(lines)
         raise CommandError(
-            f"{run.samples}: {len(check.oversized)} of {check.samples} samples are too large for a "
-            "request\n" + "\n".join(lines) + (f"\nand {rest} more" if rest else ""),
+            f"{run.samples}: {len(check.oversized)} of {check.samples} samples are larger than the "
+            f"{MAX_PAYLOAD_BYTES:,} bytes of a request\n"
+            + "\n".join(lines)
+            + (f"\nand {rest} more" if rest else ""),
             hint="nothing was created; --trim FIELD shortens them, --skip leaves them out",
             oversized=[{"line": o.line, "index": o.index, "size": o.size} for o in check.oversized],
         )
