@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from prime_async.evals.requests import RefusedSample
-from prime_async.server.decoding import decode_body
 from prime_async.server.failures import RequestError, ValidationEntry, invalid
 from prime_async.server.identifiers import is_id, new_id
+from prime_async.server.splitting import split
 
 __all__ = ["Batch", "PushTarget", "Run", "cut", "push_target"]
 
@@ -60,10 +60,6 @@ class Batch:
     push_id: str
     runs: list[Run]
     refused: list[RefusedSample]
-
-
-class _Envelope(msgspec.Struct):
-    samples: list[msgspec.Raw]
 
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
@@ -119,7 +115,7 @@ def cut(body: bytes, target: PushTarget | None) -> Batch:
             its length is not the range's, or, for a plain post, when a sample is refused (nothing
             of the post is stored then).
     """
-    samples = decode_body(body, _Envelope).samples
+    samples = split(body)
     indexes = _indexes_of(len(samples), target)
     runs: list[Run] = []
     refused: list[RefusedSample] = []
