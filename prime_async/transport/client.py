@@ -205,6 +205,7 @@ class Transport:
         if raw is None:
             self._out_of_time(call, min(seconds, idle_timeout))
         try:
+            _refuse_compressed(raw, call)
             yield StreamedResponse(raw, call.method, call.url, call.deadline, idle_timeout)
         finally:
             raw.close()
@@ -424,6 +425,18 @@ async def _read(raw: aiohttp.ClientResponse, call: _Call) -> bytes:
                 url=call.url,
             )
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _refuse_compressed(raw: aiohttp.ClientResponse, call: _Call) -> None:
+    coding = raw.headers.get("Content-Encoding", "identity")
+    if coding.strip().lower() != "identity":
+        raise ProtocolError(
+            f"{call.method} {call.url} answers a request for plain bytes with {coding}",
+            status=raw.status,
+            method=call.method,
+            url=call.url,
+            hint="a proxy on the way compresses what it should pass on",
+        )
 
 
 def path_segment(value: str, field: str) -> str:

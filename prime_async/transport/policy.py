@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import email.utils
 import enum
 import random
+import re
 import time
 from dataclasses import dataclass
 
@@ -23,6 +25,8 @@ MAX_RETRY_AFTER = 60.0
 """Seconds of ``Retry-After`` that are waited for; beyond that the error says how long."""
 
 RETRYABLE_STATUSES = frozenset({408, 429, 502, 503, 504})
+
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?")
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
 
@@ -121,9 +125,12 @@ def parse_retry_after(text: str | None) -> float | None:
     if text is None:
         return None
     text = text.strip()
-    if text.replace(".", "", 1).isdigit():
+    if _SECONDS.fullmatch(text):
         return float(text)
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+        moment = email.utils.parsedate_to_datetime(text)
     except (TypeError, ValueError, OverflowError):
         return None
+    if moment.tzinfo is None:  # the zone "-0000" and the old forms without one mean UTC
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return max(0.0, moment.timestamp() - time.time())

@@ -71,14 +71,14 @@ class SessionPool:
         return self._session
 
     async def aclose(self) -> None:
-        """Close the session, if this loop has one. Harmless when called again or from elsewhere."""
+        """Close the session, if there is one. Harmless when called again.
+
+        Raises:
+            WrongLoopError: the client is in use on another loop that is still alive.
+        """
+        self._leave_old_loop(_running_loop())
         session, guard = self._session, self._guard
-        if (
-            session is None
-            or self._loop is not asyncio.get_running_loop()
-            or self._pid != os.getpid()
-        ):
-            self._forget()
+        if session is None:
             return
         self._session = self._guard = self._opening = None
         self._detach()
