@@ -324,6 +324,8 @@ def test_a_push_that_is_interrupted_says_how_to_go_on(tmp_path: Path, big_run: P
             assert "interrupted" in terminal.text
             assert "go on with `prime-async eval push" in terminal.text
             assert "Traceback" not in terminal.text
+            shown, hidden = terminal.screen.rfind(b"\x1b[?25h"), terminal.screen.rfind(b"\x1b[?25l")
+            assert shown >= hidden, "the cursor is back"
 
 
 @pytest.mark.usefixtures("platform")

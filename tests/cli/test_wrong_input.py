@@ -309,3 +309,25 @@ def test_wrong_answers_of_the_platform(
     assert "CANARY" not in ran.everything
     assert "\x1b" not in ran.everything
     assert len(ran.err) < 3000
+
+
+SIMPLE_TALKERS = [  # the others need more words, and go through the same transport
+    node for node in TALKERS if node.words[-1] not in ("push", "create", "update", "delete")
+]
+
+
+@pytest.mark.parametrize("node", SIMPLE_TALKERS, ids=lambda node: " ".join(node.words))
+def test_a_platform_that_is_not_there(
+    node: Node, inside: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 1, nothing on standard output, the address and what to look at."""
+    monkeypatch.setenv("PRIME_API_KEY", CANARY)
+    monkeypatch.setenv("PRIME_API_BASE_URL", "http://127.0.0.1:1")
+    monkeypatch.setattr("random.random", lambda: 0.0)
+    monkeypatch.setattr("random.uniform", lambda low, high: 0.0)
+    ran = inside(*usual(node), "-o", "json")
+    assert (ran.code, ran.out) == (1, "")
+    error = json.loads(ran.err)["error"]
+    assert error["type"] == "APIConnectionError"
+    assert "127.0.0.1:1" in error["where"] + error["message"]
+    assert error["hint"]

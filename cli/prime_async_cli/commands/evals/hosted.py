@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import asyncclick
 
 from prime_async_cli import streams
@@ -12,6 +14,9 @@ from prime_async_cli.options import Identifier, argument, output_option
 from prime_async_cli.session import Session, pass_session
 from prime_async_cli.text import harmless, without_colour
 from prime_async_cli.value_types import Seconds
+
+if TYPE_CHECKING:
+    from prime_async.evals import AsyncEvalsClient
 
 __all__ = ["logs", "stop"]
 
@@ -81,14 +86,12 @@ async def logs(
 
 
 async def _follow(
-    session: Session, client: object, evaluation_id: str, text: str, pause: float
+    session: Session, client: AsyncEvalsClient, evaluation_id: str, text: str, pause: float
 ) -> int:
     from anyio import sleep
 
-    from prime_async.evals.client import AsyncEvalsClient
-    from prime_async.evals.models import TERMINAL_STATUSES
+    from prime_async.evals import TERMINAL_STATUSES
 
-    assert isinstance(client, AsyncEvalsClient)
     while True:
         # Status first: what is written between the two calls is then still fetched.
         status = (await client.get_evaluation(evaluation_id)).status or "UNKNOWN"
