@@ -7,12 +7,11 @@ import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import anyio
 from aiohttp import web
 
-from prime_async.server.budget import ByteBudget
 from prime_async.server.config import Limits
 from prime_async.server.failures import RequestError
+from prime_async.server.platform import Platform
 
 __all__ = ["body"]
 
@@ -23,9 +22,7 @@ _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate
 
 
 @asynccontextmanager
-async def body(
-    request: web.Request, limit: int, limits: Limits, budget: ByteBudget
-) -> AsyncIterator[bytes]:
+async def body(request: web.Request, limit: int, platform: Platform) -> AsyncIterator[bytes]:
     """The inflated body; its bytes count against the budget while the block runs.
 
     Raises:
@@ -46,12 +43,12 @@ async def body(
     if length == 0 or not request.can_read_body:
         yield b""
     elif expected <= _SMALL:
-        yield await _read(request, limit, limits)
+        yield await _read(request, limit, platform.config.limits)
     else:
-        async with budget.hold(expected):
-            data = await _read(request, limit, limits)
+        async with platform.bodies.hold(expected):
+            data = await _read(request, limit, platform.config.limits)
             if encoding != "identity":
-                data = await anyio.to_thread.run_sync(_inflate, data, encoding, limit)
+                data = await platform.in_thread(_inflate, data, encoding, limit)
             yield data
 
 

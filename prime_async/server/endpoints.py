@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import anyio
 import msgspec
 from aiohttp import web
 from sqlalchemy import Connection
@@ -115,8 +114,7 @@ class Call:
     @asynccontextmanager
     async def read(self, limit: int) -> AsyncIterator[bytes]:
         """Read the body within a limit; its bytes are accounted for while the block runs."""
-        limits, bodies = self.platform.config.limits, self.platform.bodies
-        async with read_body(self.request, limit, limits, bodies) as data:
+        async with read_body(self.request, limit, self.platform) as data:
             self.raw = data
             yield data
 
@@ -150,7 +148,7 @@ class Call:
     async def _fingerprint(self) -> bytes:
         digest = hashlib.sha256(f"{self.request.method} {self.request.rel_url}\n".encode())
         if len(self.raw) > _LARGE:
-            await anyio.to_thread.run_sync(digest.update, self.raw)
+            await self.platform.in_thread(digest.update, self.raw)
         else:
             digest.update(self.raw)
         return digest.digest()
@@ -183,17 +181,17 @@ def _handler(
             return _response(await endpoint.handler(call))
         _check_content_type(request)
         async with call.read(call.platform.config.limits.json_body_bytes) as data:
-            call.body = await _decode(endpoint, endpoint.body, data)
+            call.body = await _decode(call, endpoint.body, data)
             return _response(await endpoint.handler(call))
 
     return handle
 
 
-async def _decode(endpoint: Endpoint, model: type[msgspec.Struct], data: bytes) -> msgspec.Struct:
-    if not data and endpoint.body_optional:
+async def _decode(call: Call, model: type[msgspec.Struct], data: bytes) -> msgspec.Struct:
+    if not data and call.endpoint.body_optional:
         data = b"{}"
     if len(data) > _LARGE:
-        return await anyio.to_thread.run_sync(decode_body, data, model)
+        return await call.platform.in_thread(decode_body, data, model)
     return decode_body(data, model)
 
 

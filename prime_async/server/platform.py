@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import anyio
 from aiohttp import web
@@ -17,6 +19,12 @@ from prime_async.server.store.database import Database
 from prime_async.server.store.pages import Directories
 
 __all__ = ["PLATFORM", "InFlight", "Platform"]
+
+
+WORK_THREADS = 4
+"""Pieces of CPU work (decoding, inflating, hashing) at the same time."""
+
+Result = TypeVar("Result")
 
 
 class InFlight:
@@ -55,8 +63,15 @@ class Platform:
     metrics: Metrics
     clock: Clock = field(default_factory=SystemClock)
     directories: Directories = field(default_factory=Directories)
+    threads: anyio.CapacityLimiter = field(
+        default_factory=lambda: anyio.CapacityLimiter(WORK_THREADS)
+    )
     in_flight: InFlight = field(default_factory=InFlight)
     instance: str = field(default_factory=new_id)
+
+    async def in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Do work that takes CPU beside the loop; a few pieces at a time, the rest waits."""
+        return await anyio.to_thread.run_sync(work, *arguments, limiter=self.threads)
 
     @classmethod
     def make(cls, config: ServerConfig, clock: Clock | None = None) -> Platform:

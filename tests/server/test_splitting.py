@@ -33,7 +33,7 @@ def windowed(body: bytes, window: int) -> Any:
 
 
 @given(st.lists(samples, max_size=30), st.integers(5, 80), st.sampled_from([None, 2, (",", ":")]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_samples_and_any_window_give_the_same(
     pushed: list[Any], window: int, style: Any
 ) -> None:

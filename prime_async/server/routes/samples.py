@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
-import anyio
 from aiohttp import web
 from msgspec import Meta, Struct
 from sqlalchemy import Connection
@@ -20,7 +18,7 @@ from prime_async.server.samples import Batch, cut, push_target
 from prime_async.server.store import evaluations, pages
 from prime_async.server.store.evaluations import Access
 from prime_async.server.store.pages import Slice
-from prime_async.server.store.samples import append, stored_ranges
+from prime_async.server.store.samples import Appended, append, stored_ranges
 
 __all__ = ["ENDPOINTS"]
 
@@ -39,26 +37,33 @@ async def push(call: Call) -> Reply:
     number = _find(call, public=False).number
     target = push_target(call.request.headers)
     async with call.read(call.platform.config.limits.samples_body_bytes) as body:
-        batch = await anyio.to_thread.run_sync(cut, body, target)
-        return await call.commit(
-            partial(_store, call, number, batch), rows=sum(len(run.samples) for run in batch.runs)
-        )
+        batch = await call.platform.in_thread(cut, body, target)
+        return await _store(call, number, batch)
 
 
-def _store(call: Call, number: int, batch: Batch, connection: Connection) -> Answer:
-    done = append(connection, number, batch, call.platform.clock.now())
-    if done is None:
-        raise evaluation_not_found(call.path["evaluation_id"])
-    call.platform.metrics.samples.inc(done.stored)
-    call.platform.metrics.duplicates.inc(done.duplicates)
-    return answer(
-        PushAnswer(
-            stored=done.stored,
-            duplicates=done.duplicates,
-            refused=batch.refused,
-            total_samples=done.total_samples,
+async def _store(call: Call, number: int, batch: Batch) -> Answer:
+    now = call.platform.clock.now()
+    outcome: list[Appended] = []
+
+    def write(connection: Connection) -> Answer:
+        done = append(connection, number, batch, now)
+        if done is None:
+            raise evaluation_not_found(call.path["evaluation_id"])
+        outcome.append(done)
+        return answer(
+            PushAnswer(
+                stored=done.stored,
+                duplicates=done.duplicates,
+                refused=batch.refused,
+                total_samples=done.total_samples,
+            )
         )
-    )
+
+    reply = await call.commit(write, rows=sum(len(run.samples) for run in batch.runs))
+    for done in outcome:
+        call.platform.metrics.samples.inc(done.stored)
+        call.platform.metrics.duplicates.inc(done.duplicates)
+    return reply
 
 
 async def get_page(call: Call) -> web.StreamResponse:

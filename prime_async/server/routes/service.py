@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import anyio
 from aiohttp import web
 from msgspec import Struct
 
@@ -39,7 +38,7 @@ async def openapi(call: Call) -> Reply:
     # Built from the tables of all routes, this one among them: imported when it is asked for.
     from prime_async.server.openapi import document_bytes
 
-    return Answer(200, await anyio.to_thread.run_sync(document_bytes))
+    return Answer(200, await call.platform.in_thread(document_bytes))
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (

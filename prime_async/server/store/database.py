@@ -132,7 +132,7 @@ def _set_pragmas(dbapi_connection: Any, _record: Any) -> None:
         "journal_mode = WAL",
         "synchronous = NORMAL",
         "journal_size_limit = 67108864",
-        "cache_size = -16384",
+        "cache_size = -4096",
         "temp_store = MEMORY",
     ):
         dbapi_connection.execute(f"PRAGMA {pragma}")
