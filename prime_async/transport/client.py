@@ -450,7 +450,10 @@ def path_segment(value: str, field: str) -> str:
         raise UsageError(f"{field} is empty or not text", field=field)
     if value in (".", "..") or "/" in value or "\\" in value:
         raise UsageError(f"{field} {value!r} is not an id", field=field)
-    return quote(value, safe="")
+    try:
+        return quote(value, safe="")
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{field} {value!r} is not proper text", field=field) from error
 
 
 def _query(params: Mapping[str, Any] | None) -> list[tuple[str, str]]:
