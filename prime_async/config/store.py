@@ -25,11 +25,6 @@ from prime_async.config.files import (
     write_object,
 )
 from prime_async.config.locks import FileLock
-from prime_async.config.settings import (
-    DEFAULT_BASE_URL,
-    DEFAULT_FRONTEND_URL,
-    DEFAULT_INFERENCE_URL,
-)
 from prime_async.config.values import checked_key, checked_url
 from prime_async.errors import ConfigError, UsageError
 
@@ -37,12 +32,8 @@ __all__ = ["ConfigStore"]
 
 _URLS = {"base_url": True, "traces_url": True, "frontend_url": False, "inference_url": False}
 _SWITCHES = ("share_resources_with_team", "traces_opt_out", "strict_local")
-_HOSTED: dict[str, Any] = {
-    "api_key": "",
-    "base_url": DEFAULT_BASE_URL,
-    "frontend_url": DEFAULT_FRONTEND_URL,
-    "inference_url": DEFAULT_INFERENCE_URL,
-}
+# Keys that the official command expects to be text where they are present.
+_NEVER_NULL = {"base_url", "frontend_url", "inference_url", "ssh_key_path", "current_environment"}
 
 
 class ConfigStore:
@@ -95,7 +86,7 @@ class ConfigStore:
                     "key and addresses of the context 'local' are set by the embedded platform",
                     hint="choose another context first: prime-async config use production",
                 )
-            values = {**config.values, **checked}
+            values = _merged(config.values, checked)
             write_object(self.paths.config, values)
             self._mirror(config.name, account)
         return values
@@ -106,7 +97,7 @@ class ConfigStore:
         if account and name != PRODUCTION:
             values = read_object(path)
             if values is not None:
-                write_object(path, {**values, **account})
+                write_object(path, _merged(values, account))
 
     def set_aside(self) -> Path | None:
         """Move ``config.json`` away, readable or not; return where it is now, None if absent.
@@ -183,7 +174,7 @@ class ConfigStore:
             source = self.read() if values is None else values
             account = {key: _checked(key, source.get(key)) for key in ACCOUNT_KEYS}
             path = self.paths.context(name)
-            self._write_context(path, {**(read_object(path) or {}), **account})
+            self._write_context(path, _merged(read_object(path) or {}, account))
         return path
 
     def delete_context(self, name: str) -> None:
@@ -217,11 +208,11 @@ class ConfigStore:
             chosen = self._context(name, config)
             if config.name == PRODUCTION and chosen.name != PRODUCTION and config.text("api_key"):
                 account = {key: config.values.get(key) for key in ACCOUNT_KEYS}
-                self._write_context(self.paths.context(PRODUCTION), account)
-            account = {key: chosen.values.get(key) or _HOSTED.get(key) for key in ACCOUNT_KEYS}
-            write_object(
-                self.paths.config, {**config.values, **account, "current_environment": chosen.name}
-            )
+                self._write_context(self.paths.context(PRODUCTION), _merged({}, account))
+            # All of it, so that no key or address of the account before stays behind.
+            account = {key: chosen.values.get(key) for key in ACCOUNT_KEYS}
+            account["current_environment"] = chosen.name
+            write_object(self.paths.config, _merged(config.values, account))
 
     def write_local(self, values: Mapping[str, Any]) -> Path:
         """Write the context ``local`` (for the platform's daemon), and its copy while it is in use.
@@ -232,12 +223,12 @@ class ConfigStore:
         path = self.paths.context(LOCAL)
         with self._locked():
             before = self._own_local(path, values.get("api_key"))
-            after = {**dict.fromkeys(ACCOUNT_KEYS), **before, **values}
+            after = _merged(dict.fromkeys(ACCOUNT_KEYS), {**before, **values})
             self._write_context(path, after)
             config = read_config(self.paths)
             if config.name == LOCAL:
-                account = {key: after[key] for key in ACCOUNT_KEYS}
-                write_object(self.paths.config, {**config.values, **account})
+                account = {key: after.get(key) for key in ACCOUNT_KEYS}
+                write_object(self.paths.config, _merged(config.values, account))
         return path
 
     def _own_local(self, path: Path, own_key: Any) -> dict[str, Any]:
@@ -266,10 +257,20 @@ class ConfigStore:
         return FileLock(self.paths.lock)
 
 
+def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content after a change, in the form that the official command takes too."""
+    merged = {**values, **changes}
+    if "api_key" in changes:
+        merged["api_key"] = changes["api_key"] or ""
+    return {
+        key: value for key, value in merged.items() if value is not None or key not in _NEVER_NULL
+    }
+
+
 def _checked(key: str, value: Any) -> Any:
     """Return a setting in the form it is stored in."""
     if key == "api_key":
-        return checked_key(_text(key, value), source=key) or ""
+        return checked_key(_text(key, value), source=key)
     if key in _URLS:
         text = _text(key, value)
         return checked_url(text, source=key, strip_api=_URLS[key]) if text else None

@@ -17,7 +17,7 @@ from prime_async.errors import LocalPlatformError
 from prime_async.local.health import Health, probe
 from prime_async.local.paths import LocalPaths
 from prime_async.local.state import State, read_state
-from prime_async.local.waiting import until
+from prime_async.local.waiting import POLL_SECONDS, until
 
 __all__ = ["LocalStatus", "Stopped", "change_lock", "end_process", "status", "stop"]
 
@@ -171,14 +171,21 @@ async def change_lock(paths: LocalPaths, timeout: float) -> AsyncIterator[None]:
         LocalPlatformError: it was not to be had within ``timeout`` seconds.
     """
     lock = FileLock(paths.start_lock)
-    with anyio.move_on_after(timeout) as scope:
-        await until(lock.try_acquire)
-    if scope.cancelled_caught:
-        raise LocalPlatformError(
-            f"another process has been starting or stopping the local platform for {timeout:g} s",
-            hint=f"see {paths.log}",
-        )
     try:
+        with anyio.move_on_after(timeout) as scope:
+            # Not in a thread: it never waits, and a cancelled wait for the thread would leave the
+            # lock taken by nobody. The holder is another process, so there is no event to wait for.
+            while not lock.try_acquire():  # noqa: ASYNC110
+                await anyio.sleep(POLL_SECONDS)
+        if scope.cancelled_caught:
+            raise _someone_else(paths, timeout)
         yield
     finally:
         lock.release()
+
+
+def _someone_else(paths: LocalPaths, timeout: float) -> LocalPlatformError:
+    return LocalPlatformError(
+        f"another process has been starting or stopping the local platform for {timeout:g} s",
+        hint=f"see {paths.log}",
+    )

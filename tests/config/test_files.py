@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -84,29 +85,32 @@ def test_FR49_directory_in_place_of_the_file(home: Path) -> None:
     store.update({"api_key": "sk-2"})
 
 
-def test_FR49_unreadable_file(home: Path) -> None:
+_AS_NORMAL_USER = """
+import os, pathlib, sys
+from prime_async.config import ConfigStore, load_settings
+from prime_async.errors import ConfigError
+home = pathlib.Path(sys.argv[1])
+if os.getuid() == 0:
+    for path in [home, *home.rglob("*")]:
+        os.chown(path, 65534, 65534)
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    load_settings(home=home, environ={})
+except ConfigError as error:
+    print(error)
+print(ConfigStore(home).reset() is not None)
+"""
+
+
+def test_FR49_unreadable_file() -> None:
     """A file of mode 000 is an error for a normal user, and can be moved aside."""
-    path = config_file(home)
-    path.write_text("{}")
-    path.chmod(0)
-    script = (
-        "import os, sys, pathlib\n"
-        "from prime_async.config import ConfigStore, load_settings\n"
-        "from prime_async.errors import ConfigError\n"
-        "if os.getuid() == 0: os.chown(sys.argv[1], 65534, 65534)\n"
-        "home = pathlib.Path(sys.argv[1])\n"
-        "if os.getuid() == 0:\n"
-        "    for root, dirs, files in os.walk(home):\n"
-        "        for name in dirs + files: os.chown(os.path.join(root, name), 65534, 65534)\n"
-        "    os.setgid(65534); os.setuid(65534)\n"
-        "try: load_settings(home=home, environ={})\n"
-        "except ConfigError as error: print(error)\n"
-        "print(ConfigStore(home).reset() is not None)\n"
-    )
-    for folder in [home, *home.parents]:
-        if folder.owner() == "root" and os.getuid() == 0 and str(folder).startswith("/tmp/"):
-            folder.chmod(folder.stat().st_mode | 0o011)
-    done = subprocess.run([sys.executable, "-c", script, str(home)], capture_output=True, text=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = config_file(Path(folder))
+        path.write_text("{}")
+        path.chmod(0)
+        command = [sys.executable, "-c", _AS_NORMAL_USER, folder]
+        done = subprocess.run(command, capture_output=True, text=True)
     message, moved = done.stdout.splitlines()
     assert str(path) in message
     assert "Permission denied" in message

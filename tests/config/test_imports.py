@@ -54,7 +54,7 @@ def test_FR06_import_has_no_effects() -> None:
     """No socket, thread, exit hook or file comes into being at import."""
     script = (
         "import atexit, os, socket, sys, threading\n"
-        "import json, urllib.parse, dataclasses, pathlib, random, secrets\n"
+        "import asyncio, json, ssl, urllib.parse, dataclasses, pathlib, random, secrets\n"
         "seen = []\n"
         "atexit.register = lambda *a, **k: seen.append('atexit')\n"
         "threading.Thread.start = lambda self: seen.append('thread')\n"

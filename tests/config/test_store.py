@@ -126,6 +126,19 @@ def test_context_without_a_key_does_not_inherit_one(store: ConfigStore) -> None:
     assert store.read()["api_key"] == ""
 
 
+def test_services_of_one_account_do_not_stay_for_the_next(store: ConfigStore) -> None:
+    """No address of the account before is left beside a key of the next."""
+    store.update({"api_key": "sk-prod", "inference_url": "https://inference.prod.example"})
+    store.save_context("staging", {"api_key": "sk-s", "base_url": "https://s.example"})
+    for _ in range(2):
+        store.use_context("staging")
+        settings = load_settings(home=store.paths.home, environ={})
+        assert settings.inference_url == "https://s.example/api/v1"
+        store.use_context("production")
+        settings = load_settings(home=store.paths.home, environ={})
+        assert settings.inference_url == "https://inference.prod.example"
+
+
 def test_change_in_a_context_in_use_is_kept_in_it(store: ConfigStore) -> None:
     """Using the context again does not undo a change that was made in it."""
     store.save_context("staging", {"api_key": "sk-s", "base_url": "https://s.example"})
@@ -220,8 +233,12 @@ def test_official_command_reads_what_is_written(
     official = pytest.importorskip("prime_cli.core.config")
     store.update({"api_key": "sk-1", "team_id": "t", "base_url": "https://one.example"})
     store.write_local({"api_key": "sk-l", "base_url": "http://127.0.0.1:1000", "unix_socket": "/s"})
+    store.save_context("bare", {"api_key": "sk-b"})
+    store.update({"frontend_url": None, "ssh_key_path": None})
     config = official.Config()
     assert (config.api_key, config.team_id, config.base_url) == ("sk-1", "t", "https://one.example")
+    assert config.load_environment("bare", persist=False)
+    assert (config.api_key, config.base_url) == ("sk-b", HOSTED)
     monkeypatch.setenv("PRIME_CONTEXT", "local")
     config = official.Config()
     assert (config.api_key, config.team_id) == ("sk-l", None)
