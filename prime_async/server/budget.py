@@ -46,7 +46,7 @@ class ByteBudget:
             if turn.done() and not turn.cancelled():
                 # The bytes were handed over in the same moment: give them back.
                 self._free += size
-            else:
+            elif (size, turn) in self._queue:
                 self._queue.remove((size, turn))
             self._serve()
             raise

@@ -93,3 +93,24 @@ async def test_a_crowd_never_exceeds_the_budget() -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
     assert 0 < highest <= 1000
     assert budget.used == 0
+
+
+async def test_a_cancelled_request_at_the_head_of_the_line_is_passed_over() -> None:
+    """Bytes that come free in the moment it is cancelled go to the next in line."""
+    budget, log = ByteBudget(100), list[int]()
+    release = asyncio.Event()
+
+    async def first_cancels_second() -> None:
+        async with budget.hold(100):
+            await release.wait()
+            second.cancel()
+
+    first = asyncio.ensure_future(first_cancels_second())
+    await settle()
+    second = asyncio.ensure_future(holder(budget, 60, asyncio.Event(), log))
+    third = asyncio.ensure_future(holder(budget, 100, release, log))
+    await settle()
+    release.set()
+    await asyncio.gather(first, third)
+    await settle()
+    assert (second.cancelled(), log, budget.used) == (True, [100], 0)
