@@ -18,15 +18,21 @@ def process_start(pid: int) -> str | None:
 
 
 def _from_proc(pid: int) -> str | None:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
+    text = _read(f"/proc/{pid}/stat")
+    if not text:
         return None
+    boot = _read("/proc/sys/kernel/random/boot_id").strip()
     # The command in parentheses may hold spaces and parentheses; the fields after it do not.
     fields = text.rpartition(")")[2].split()
     # Start times are counted from the start of the machine: only with it they are unique.
     return None if fields[0] in "ZX" else f"{boot}/{fields[19]}"
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
 
 
 def _from_ps(pid: int) -> str | None:

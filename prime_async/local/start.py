@@ -26,6 +26,8 @@ from prime_async.local.waiting import POLL_SECONDS, until
 __all__ = ["ensure_running"]
 
 _STOP_SECONDS = 30.0
+# From taking its lock to writing its state a daemon needs a second or two.
+_WRITE_SECONDS = 15.0
 
 
 async def ensure_running(
@@ -153,9 +155,19 @@ class _Starter:
 
     async def _until_written(self) -> State:
         """The state of the daemon; one started by hand at the same moment may still be at it."""
-        state = await until(self._alive)
-        assert state is not None
-        return state
+        with anyio.move_on_after(_WRITE_SECONDS):
+            state = await until(self._alive)
+            assert state is not None
+            return state
+        raise await to_thread.run_sync(self._held_elsewhere)
+
+    def _held_elsewhere(self) -> LocalPlatformError:
+        state = set_state_aside(self.paths)
+        where = state.host if state is not None and state.host else "another machine or container"
+        return LocalPlatformError(
+            f"the local platform of {self.paths.home} is in use on {where}",
+            hint="stop it there, or set HOME to a directory of this machine",
+        )
 
     def _command(self) -> list[str]:
         if not sys.executable or not hasattr(os, "fork"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -26,6 +27,7 @@ class State:
         process_start: when that process started, as the system tells it; tells it from another one
             that got its number later.
         started_at: UTC time in ISO format.
+        host: name of the machine it runs on; home directories can be shared between machines.
         unix_socket: path of the socket, or None.
         api_key: the key; never shown by ``repr``.
     """
@@ -36,6 +38,7 @@ class State:
     pid: int | None = None
     process_start: str | None = None
     started_at: str | None = None
+    host: str | None = None
     unix_socket: str | None = None
     api_key: str = field(default="", repr=False)
 
@@ -46,7 +49,9 @@ class State:
 
     def ended(self) -> State:
         """The same after the daemon's end: only what the next one needs."""
-        return replace(self, pid=None, process_start=None, started_at=None, unix_socket=None)
+        return replace(
+            self, pid=None, process_start=None, started_at=None, host=None, unix_socket=None
+        )
 
     def address(self, *, started: bool = False, notes: tuple[str, ...] = ()) -> LocalAddress:
         """How to reach the daemon that wrote this."""
@@ -61,6 +66,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "pid": (int, type(None)),
     "process_start": (str, type(None)),
     "started_at": (str, type(None)),
+    "host": (str, type(None)),
     "unix_socket": (str, type(None)),
     "api_key": str,
 }
@@ -83,6 +89,9 @@ def read_state(paths: LocalPaths) -> State | None:
             known[name] = values[name]
     if "port" not in known:
         raise fault(paths.state, "port is missing")
+    if not os.path.exists(known.get("unix_socket") or ""):  # noqa: PTH110  # None and "" are false
+        # Gone without the daemon's doing (a runtime folder is emptied at logout): the port is left.
+        known["unix_socket"] = None
     return State(**known)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,8 +72,8 @@ class Daemon:
     async def _serve(self) -> None:
         before = await to_thread.run_sync(set_state_aside, self.paths)
         port, note = await to_thread.run_sync(self._choose_port, before)
-        socket = await to_thread.run_sync(self.paths.socket)
-        server = PlatformServer(ServerConfig(self.paths.root, port=port, unix_socket=socket))
+        path = await to_thread.run_sync(self.paths.socket)
+        server = PlatformServer(ServerConfig(self.paths.root, port=port, unix_socket=path))
         stop = asyncio.Event()
         with _ended_by_signals(stop):
             listening = await server.start()
@@ -96,6 +97,7 @@ class Daemon:
             version=__version__,
             pid=os.getpid(),
             process_start=process_start(os.getpid()),
+            host=socket.gethostname(),
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             unix_socket=str(listening.unix_socket) if listening.unix_socket else None,
             api_key=_read_key(self.paths.key_file),

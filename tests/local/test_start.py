@@ -204,6 +204,31 @@ async def test_deleted_context_is_written_again(platform_home: Path) -> None:
     assert json.loads(path.read_text())["base_url"] == address.base_url
 
 
+async def test_lost_socket_leaves_the_port(platform_home: Path) -> None:
+    """A runtime folder emptied at logout does not make the running platform unreachable."""
+    first = await local.ensure_running()
+    assert first.unix_socket is not None
+    Path(first.unix_socket).unlink()
+    second = await local.ensure_running()
+    assert not second.started
+    assert (second.base_url, second.unix_socket) == (first.base_url, None)
+    assert load_settings(context="local").unix_socket is None
+    assert (await local.status()).answering
+
+
+async def test_home_shared_with_another_machine(
+    platform_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is held by no process of this machine: that is said, with the other one named."""
+    await local.ensure_running()
+    real = state_of(platform_home)
+    change_state(platform_home, process_start="other-boot/1", host="node-7", unix_socket=None)
+    monkeypatch.setattr(start, "_WRITE_SECONDS", 0.2)
+    with pytest.raises(LocalPlatformError, match="in use on node-7"):
+        await local.ensure_running()
+    change_state(platform_home, **real)
+
+
 async def test_older_platform_is_replaced(platform_home: Path) -> None:
     """After an upgrade the next use brings the new version, keeps the address and says so."""
     first = await local.ensure_running()
