@@ -33,7 +33,7 @@ def explain_core(error: BaseException) -> Failure | None:
         return None
     failure = Failure(
         type(error).__name__,
-        error.message,
+        _what(error),
         why=_why(error),
         hint=error.hint or _hint(error),
         code=_code(error),
@@ -45,6 +45,20 @@ def explain_core(error: BaseException) -> Failure | None:
         failure.where = _place(place, error)
     failure.details = _details(error)
     return failure
+
+
+def _what(error: errors.PrimeError) -> str:
+    """The message without the request, which stands under "where"."""
+    message = error.message
+    if isinstance(error, errors.APIError) and error.url is not None:
+        for said in (
+            f"HTTP {error.status} for {error.method} {error.url}",
+            f"{error.method} {error.url}",
+        ):
+            rest = message.removeprefix(said).lstrip(": ")
+            if rest and len(rest) < len(message):
+                return rest
+    return message
 
 
 def _code(error: errors.PrimeError) -> int:
