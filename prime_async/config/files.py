@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -253,7 +252,7 @@ def write_object(path: Path, value: Mapping[str, Any]) -> None:
     # A link set up by the user (dotfiles) stays a link: the file it points to is replaced.
     target = Path(os.path.realpath(path))
     _remove_leftovers(target)
-    fresh = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    fresh = target.with_name(f".{target.name}.{os.urandom(8).hex()}.tmp")
     text = json.dumps(dict(value), indent=2, ensure_ascii=False) + "\n"
     try:
         _write_durably(fresh, text.encode())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import sys
 import time
 from collections.abc import Callable
@@ -66,8 +65,9 @@ class FileLock:
                     path=self.path,
                     hint="end that process and try again",
                 )
-            # Polling, because waiting inside the system call could not end at the deadline.
-            time.sleep(random.uniform(0.001, 0.01))  # noqa: S311  # spreads the waiters, guards nothing
+            # Polling, because waiting inside the system call could not end at the deadline; by
+            # chance, so that waiters do not come in step.
+            time.sleep(0.001 + os.urandom(1)[0] / 25_600)
         return self
 
     def __exit__(

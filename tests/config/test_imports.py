@@ -15,6 +15,8 @@ HEAVY = (
     "urwid",
     "difflib",
     "fcntl",
+    "random",
+    "hashlib",
 )
 
 
