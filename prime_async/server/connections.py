@@ -1,6 +1,4 @@
-"""Connections with limits aiohttp does not have: slow heads, clients that stop reading, too many
-connections.
-"""
+"""Connections with limits aiohttp lacks: slow heads, clients that do not read, too many of them."""
 
 from __future__ import annotations
 
@@ -17,7 +15,6 @@ from prime_async.server.metrics import Metrics
 from prime_async.server.observing import FEATURES, INTERNAL_ERROR, failure_response, new_request_id
 
 __all__ = ["ConnectionFactory", "GuardedConnection"]
-
 
 LINGERING_SECONDS = 2.0
 """How long the rest of a refused body is read and dropped, so that the client sees the answer."""

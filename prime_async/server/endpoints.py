@@ -119,9 +119,7 @@ class Call:
             yield data
 
     async def commit(self, action: Callable[[Connection], Answer], *, rows: int = 1) -> Answer:
-        """Run a write; under an ``Idempotency-Key`` at most once, with the answer stored beside the
-        data.
-        """
+        """Run a write; under an ``Idempotency-Key`` at most once, its answer kept for repeats."""
         key = await self._idempotency_key()
         if key is None:
             return await self.platform.database.write(action, rows=rows)
@@ -146,7 +144,10 @@ class Call:
         return f"{self.caller.account.id}/{team}"
 
     async def _fingerprint(self) -> bytes:
-        digest = hashlib.sha256(f"{self.request.method} {self.request.rel_url}\n".encode())
+        sent = self.request.headers
+        told = [f"{one.name}: {sent.get(one.name)}" for one in self.endpoint.headers]
+        head = [f"{self.request.method} {self.request.rel_url}", *told, ""]
+        digest = hashlib.sha256("\n".join(head).encode("utf-8", "surrogateescape"))
         if len(self.raw) > _LARGE:
             await self.platform.in_thread(digest.update, self.raw)
         else:
@@ -177,9 +178,10 @@ def _handler(
         _check_path(call.path)
         if endpoint.query is not None:
             call.query = decode_query(request.query, endpoint.query)
+        if endpoint.body is not None:
+            _check_content_type(request)
         if endpoint.body is None or endpoint.streams_body:
             return _response(await endpoint.handler(call))
-        _check_content_type(request)
         async with call.read(call.platform.config.limits.json_body_bytes) as data:
             call.body = await _decode(call, endpoint.body, data)
             return _response(await endpoint.handler(call))

@@ -68,6 +68,17 @@ async def test_plain_sample_posts_can_be_repeated_under_a_key(wire: Wire) -> Non
     assert await wire.samples(evaluation) == [{"a": 1}, {"a": 2}]
 
 
+async def test_the_same_samples_for_other_indexes_are_another_request(wire: Wire) -> None:
+    """The headers that say which samples these are belong to the request."""
+    evaluation = await wire.evaluation()
+    path, body = f"/evaluations/{evaluation}/samples", {"samples": [{}, {}]}
+    span = {"X-Prime-Push": "p1", "X-Prime-Range": "0-2"}
+    assert (await wire.post(path, body, headers={**span, **key("k1")})).status == 200
+    span["X-Prime-Range"] = "2-4"
+    reply = await wire.post(path, body, headers={**span, **key("k1")})
+    assert (reply.status, reply.code) == (409, "idempotency_conflict")
+
+
 async def test_a_failed_request_does_not_use_up_its_key(wire: Wire) -> None:
     """What changed nothing may be tried again under the same key, with a better body."""
     missing = {"name": "n", "environments": [{"id": "cnothere"}]}

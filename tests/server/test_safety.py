@@ -304,9 +304,11 @@ async def test_broken_or_unknown_encodings_are_told_apart(
 
 async def test_bodies_that_are_not_json_are_refused_by_type(wire: Wire) -> None:
     """A form or plain text, which a web page could send without asking, is a 415."""
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
-        reply = await wire.send("POST", "/evaluations/", data=b"{}", headers={"Content-Type": kind})
-        assert (reply.status, reply.code) == (415, "unsupported_media_type")
+    evaluation = await wire.evaluation()
+    for path in ("/evaluations/", f"/evaluations/{evaluation}/samples"):
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+            reply = await wire.send("POST", path, data=b"{}", headers={"Content-Type": kind})
+            assert (reply.status, reply.code) == (415, "unsupported_media_type")
 
 
 async def test_a_slow_head_is_cut(tmp_path: Path) -> None:

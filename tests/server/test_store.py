@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, MetaData, create_engine
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from prime_async.errors import LocalPlatformError
 from prime_async.server.failures import RequestError
@@ -201,6 +202,44 @@ async def test_a_cancelled_submitter_does_not_stop_the_writer(database: Database
     assert await first
     assert gone.cancelled()
     assert things(database) == [1, 2]
+
+
+async def test_a_lost_connection_is_replaced(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When even the rollback fails, the writes of the group fail and the next ones go on."""
+    real = Connection.rollback
+
+    def broken(connection: Connection) -> None:
+        monkeypatch.setattr(Connection, "rollback", real)
+        raise OperationalError("ROLLBACK", None, Exception("disk I/O error"))
+
+    def write(writer: Connection) -> None:
+        add(1)(writer)
+        monkeypatch.setattr(Connection, "rollback", broken)
+        raise RequestError(409, "conflict", "no")
+
+    with pytest.raises(RequestError):
+        await database.write(write)
+    assert await database.write(add(2)) == 2
+    assert things(database) == [2]
+
+
+async def test_a_database_that_another_program_holds_is_a_503(tmp_path: Path) -> None:
+    """Locked for longer than the wait: the write is refused whole, and works again afterwards."""
+    database = Database(tmp_path / "db", lock_seconds=0.1)
+    await database.open()
+    await database.write(lambda writer: writer.exec_driver_sql("CREATE TABLE things (id INTEGER)"))
+    other = sqlite3.connect(tmp_path / "db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(RequestError) as caught:
+        await database.write(add(1))
+    assert (caught.value.status, caught.value.code) == (503, "storage_error")
+    other.execute("ROLLBACK")
+    other.close()
+    assert await database.write(add(2)) == 2
+    assert things(database) == [2]
+    await database.close()
 
 
 async def test_closing_commits_what_is_queued(tmp_path: Path) -> None:

@@ -33,11 +33,16 @@ class Database:
     """
 
     def __init__(
-        self, path: Path, *, queued_writes: int = 1024, max_bytes: int | None = None
+        self,
+        path: Path,
+        *,
+        queued_writes: int = 1024,
+        max_bytes: int | None = None,
+        lock_seconds: float = 10.0,
     ) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        self.engine = _make_engine(path)
+        self.engine = _make_engine(path, lock_seconds)
         self._scans = anyio.CapacityLimiter(SCAN_THREADS)
         self._reader: Connection | None = None
         self.writer = Writer(self.engine, queued_writes=queued_writes)
@@ -112,15 +117,20 @@ def _limit_pages(dbapi_connection: Any, max_bytes: int) -> None:
     dbapi_connection.execute(f"PRAGMA max_page_count = {max(1, max_bytes // page_bytes)}")
 
 
-def _make_engine(path: Path) -> Engine:
+def _make_engine(path: Path, lock_seconds: float) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}",
         poolclass=QueuePool,
         pool_size=SCAN_THREADS + 2,
         max_overflow=0,
-        pool_reset_on_return="rollback",
+        # Errors end up in the log, and parameters are what users stored.
+        hide_parameters=True,
         # isolation_level None: transactions are opened by our own BEGIN, never behind our back.
-        connect_args={"check_same_thread": False, "isolation_level": None, "timeout": 10.0},
+        connect_args={
+            "check_same_thread": False,
+            "isolation_level": None,
+            "timeout": lock_seconds,
+        },
     )
     event.listen(engine, "connect", _set_pragmas)
     return engine

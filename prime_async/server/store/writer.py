@@ -9,6 +9,7 @@ each of its writes.
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from prime_async.server.failures import RequestError
+from prime_async.server.logs import log_event
 
 __all__ = ["GROUP_ROWS", "Write", "Writer", "storage_failure"]
 
@@ -60,7 +62,6 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting = 0
         self.commits = 0
-        self.writes = 0
 
     @property
     def waiting(self) -> int:
@@ -103,11 +104,15 @@ class Writer:
         return result
 
     def _run(self) -> None:
-        with self._engine.connect() as connection:
-            while (group := self._next_group()) is not None:
-                self._commit(connection, group)
-                assert self._loop is not None
-                self._loop.call_soon_threadsafe(_deliver, group)
+        assert self._loop is not None
+        connection = self._engine.connect()
+        while (group := self._next_group()) is not None:
+            if not self._commit(connection, group):
+                connection.invalidate()
+                connection.close()
+                connection = self._engine.connect()
+            self._loop.call_soon_threadsafe(_deliver, group)
+        connection.close()
 
     def _next_group(self) -> list[_Job] | None:
         job = self._jobs.get()
@@ -127,19 +132,20 @@ class Writer:
             rows += job.rows
         return group
 
-    def _commit(self, connection: Connection, group: list[_Job]) -> None:
+    def _commit(self, connection: Connection, group: list[_Job]) -> bool:
+        """Run and commit a group; False when the connection cannot be used any more."""
         try:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             for job in group:
                 self._run_job(connection, job, alone=len(group) == 1)
             connection.commit()
             self.commits += 1
-            self.writes += len(group)
         except BaseException as error:
             # Reported, not swallowed: every submitter of the group gets it.
-            connection.rollback()
             for job in group:
                 job.error = storage_failure(error) or error
+            return _undone(connection)
+        return True
 
     def _run_job(self, connection: Connection, job: _Job, *, alone: bool) -> None:
         if alone:
@@ -154,6 +160,15 @@ class Writer:
             connection.exec_driver_sql("ROLLBACK TO job")
             job.error = error
         connection.exec_driver_sql("RELEASE job")
+
+
+def _undone(connection: Connection) -> bool:
+    try:
+        connection.rollback()
+    except DBAPIError as error:
+        log_event(logging.ERROR, "rollback_failed", error=error)
+        return False
+    return True
 
 
 def _deliver(group: list[_Job]) -> None:
