@@ -30,6 +30,12 @@ class Database:
     ``point`` runs short keyed reads on the calling loop thread (microseconds), ``scan`` runs reads
     that may take longer in a thread over one snapshot, ``write`` hands a function to the writer
     thread.
+
+    Args:
+        path: the file.
+        queued_writes: writes that may wait for the writer thread.
+        max_bytes: size the file may reach, None for what the disk holds.
+        lock_seconds: how long another program may hold the file before a write is refused.
     """
 
     def __init__(
