@@ -31,10 +31,11 @@ _ROUNDS = 3
 
 
 def run() -> dict[str, Any]:
-    """Measure a list in memory, a stream ten times another, and a file."""
+    """Measure a list in memory, texts beyond ASCII, a stream ten times another, and a file."""
     with Server.start() as server:
         cases = {
-            "push_20000": _push_list(server),
+            "push_20000": _push_list(server, COUNT),
+            "push_unicode": _push_list(server, COUNT // 2, mark="é"),
             "push_stream": _push_stream(server),
             "push_file": _push_file(server),
         }
@@ -48,9 +49,9 @@ def _contenders(kind: str, **arguments: Any) -> list[Contender]:
     ]
 
 
-def _push_list(server: Server) -> dict[str, Any]:
-    raced = race(_contenders("list", count=COUNT), rounds=_ROUNDS, server=server)
-    return _checked(raced, COUNT)
+def _push_list(server: Server, count: int, mark: str = "") -> dict[str, Any]:
+    raced = race(_contenders("list", count=count, mark=mark), rounds=_ROUNDS, server=server)
+    return _checked(raced, count)
 
 
 def _push_stream(server: Server) -> dict[str, Any]:
@@ -85,9 +86,9 @@ def _checked(raced: dict[str, Figures], count: int) -> dict[str, Any]:
     return case(raced)
 
 
-async def list_ours(url: str, count: int) -> Figures:
+async def list_ours(url: str, count: int, mark: str) -> Figures:
     """Contender: ours, from a list."""
-    return await _ours(url, list(make_samples(count)))
+    return await _ours(url, list(make_samples(count, mark=mark)))
 
 
 async def stream_ours(url: str, count: int) -> Figures:
@@ -107,9 +108,9 @@ async def _ours(url: str, source: Any) -> Figures:
         return await measured(lambda: client.push_samples("bench", source))
 
 
-async def list_peer(url: str, count: int) -> Figures:
+async def list_peer(url: str, count: int, mark: str) -> Figures:
     """Contender: the official async client, from a list."""
-    samples = list(make_samples(count))
+    samples = list(make_samples(count, mark=mark))
     return await _peer(lambda: samples)
 
 
@@ -134,9 +135,9 @@ async def _peer(read: Any) -> Figures:
         return await measured(push)
 
 
-async def list_floor(url: str, count: int) -> Figures:
+async def list_floor(url: str, count: int, mark: str) -> Figures:
     """Contender: msgspec and aiohttp, from a list."""
-    samples = list(make_samples(count))
+    samples = list(make_samples(count, mark=mark))
     encode = msgspec.json.Encoder().encode
     return await measured(lambda: _post_all(url, (encode(sample) for sample in samples)))
 

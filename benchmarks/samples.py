@@ -17,8 +17,12 @@ check it against "the reference" with {"x": 1} or [1, 2, 3] and f(x) = x\y where
 """
 
 
-def make_samples(count: int) -> Iterator[dict[str, Any]]:
+def make_samples(count: int, *, mark: str = "") -> Iterator[dict[str, Any]]:
     """Yield ``count`` samples: a dialogue with tool calls, scores, timings, token counts.
+
+    Args:
+        count: how many.
+        mark: put in front of every text; one character beyond ASCII changes how Python stores it.
 
     The text is cut from one megabyte of words: cutting is a copy, so a list of samples holds all of
     its text, but making 20,000 of them takes about a second.
@@ -28,7 +32,7 @@ def make_samples(count: int) -> Iterator[dict[str, Any]]:
 
     def cut(size: int) -> str:
         at = draw.randrange(len(text) - size)
-        return text[at : at + size]
+        return mark + text[at : at + size]
 
     for index in range(count):
         yield {

@@ -53,9 +53,7 @@ class Fault:
 def classify(error: Exception) -> Fault | None:
     """Explain an exception of aiohttp; None when it is not one."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
-        names = ", ".join(CA_VARIABLES)
-        hint = f"for a private certificate authority set one of {names}"
-        return Fault(f"TLS failed: {_words(error)}", arrived=False, retryable=False, hint=hint)
+        return _tls_fault(error)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         what = f"no connection within {CONNECT_TIMEOUT:g} s"
         return Fault(what, arrived=False, retryable=True, kind=APITimeoutError)
@@ -79,6 +77,15 @@ def classify(error: Exception) -> Fault | None:
     if isinstance(error, aiohttp.ClientError | ConnectionError):
         return Fault(f"the connection broke: {_words(error)}", arrived=True, retryable=True)
     return None
+
+
+def _tls_fault(
+    error: aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError,
+) -> Fault:
+    hint = "does this address speak https?"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        hint = f"for a private certificate authority set one of {', '.join(CA_VARIABLES)}"
+    return Fault(f"TLS failed: {_words(error)}", arrived=False, retryable=False, hint=hint)
 
 
 def _words(error: Exception) -> str:
