@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["MAX_LINE_BYTES", "Line", "LineError", "RowMapping", "numbered_lines", "samples_of"]
+__all__ = [
+    "MAX_LINE_BYTES",
+    "Line",
+    "LineError",
+    "RowMapping",
+    "decoded",
+    "numbered_lines",
+    "samples_of",
+]
 
 MAX_LINE_BYTES = 256 * 2**20
 """Longest line that is read; a file without line ends must not fill the memory."""

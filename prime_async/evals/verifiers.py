@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prime_async.errors import InvalidEvaluationError, InvalidSampleError
+from prime_async.errors import InvalidEvaluationError
+from prime_async.evals.lines import LineError, decoded, numbered_lines
 
 __all__ = ["ResultRun", "find_runs", "load_run", "trace_samples"]
 
@@ -119,12 +120,7 @@ def _legacy_run(folder: Path) -> ResultRun:
 
 def _traces_run(folder: Path) -> ResultRun:
     """Describe a v1 run by its first record: v1 writes no metadata file."""
-    first: dict[str, Any] = {}
-    with (folder / TRACES).open("rb") as file:
-        for line in file:
-            if line.strip():
-                first = _loads(line, folder / TRACES)
-                break
+    first = _first_record(folder / TRACES)
     trace = next(iter(_traces_of(first)), {})
     config = _dig(trace, "agent", "config")
     env = _text(_dig(first, "env"), "name") or _text(_dig(first, "env"), "id")
@@ -138,6 +134,17 @@ def _traces_run(folder: Path) -> ResultRun:
         if "run" in first
         else {"format": "verifiers-v1"},
     )
+
+
+def _first_record(path: Path) -> dict[str, Any]:
+    """Read the first line that is not blank; {} when there is none."""
+    try:
+        line = next(numbered_lines(path), None)
+        return {} if line is None else decoded(line.data)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except LineError as error:
+        raise InvalidEvaluationError(f"{path}: first record: {error.what}", field="path") from error
 
 
 def trace_samples(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -169,8 +176,8 @@ def _trace_sample(
         if isinstance(entry, dict)
     }
     scores = {name: entry.get("score") for name, entry in rewards.items()}
-    metrics = {**scores, **(trace.get("metrics") or {})}
     return {
+        **scores,  # first, so that a reward called "task" does not take the task's place
         "example_id": data.get("idx", position),
         "sample_id": trace.get("id"),
         "episode_id": episode.get("id", trace.get("id")),
@@ -183,10 +190,9 @@ def _trace_sample(
         "task": task,
         "answer": data.get("answer"),
         "reward": _reward(rewards),
-        "metrics": metrics,
-        **{name: score for name, score in scores.items() if name not in _OWN_KEYS},
+        "metrics": {**scores, **(trace.get("metrics") or {})},
         "is_completed": trace.get("is_completed"),
-        "is_truncated": trace.get("stop_condition") in _CUT_SHORT,
+        "is_truncated": _is_truncated(trace),
         "stop_condition": trace.get("stop_condition"),
         "error": next(iter(trace.get("errors") or ()), None),
         "timing": trace.get("timing"),
@@ -199,23 +205,17 @@ def _trace_sample(
     }
 
 
-_OWN_KEYS = frozenset(
-    {
-        "example_id",
-        "prompt",
-        "completion",
-        "task",
-        "answer",
-        "reward",
-        "metrics",
-        "info",
-        "error",
-        "timing",
-    }
-)
 _CUT_SHORT = frozenset(
     {"max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "context_length"}
 )
+
+
+def _is_truncated(trace: Mapping[str, Any]) -> bool:
+    """Say whether a limit ended it: of the run, or of the model's last answer."""
+    if trace.get("stop_condition") in _CUT_SHORT:
+        return True
+    calls = [call for call in trace.get("calls") or () if not call.get("error")]
+    return bool(calls) and calls[-1].get("finish_reason") == "length"
 
 
 def _branches(nodes: list[Any]) -> list[dict[str, Any]]:
@@ -255,28 +255,25 @@ def _reward(rewards: Mapping[str, Mapping[str, Any]]) -> float | None:
 
 def _read_object(path: Path) -> dict[str, Any]:
     try:
-        return _loads(path.read_bytes(), path)
+        found = json.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
-        raise InvalidEvaluationError(
-            f"cannot read {path}: {error.strerror}", field="path"
-        ) from error
-
-
-def _loads(data: bytes, path: Path) -> dict[str, Any]:
-    try:
-        decoded = json.loads(data.decode("utf-8-sig"))
+        raise _unreadable(path, error) from error
     except UnicodeDecodeError as error:
-        raise InvalidSampleError(
-            f"{path} is not UTF-8: {error.reason} at byte {error.start}"
-        ) from error
-    except (json.JSONDecodeError, RecursionError) as error:
-        place = f":{error.lineno}:{error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise InvalidEvaluationError(f"{path}{place}: not JSON: {error}", field="path") from error
-    if not isinstance(decoded, dict):
-        raise InvalidEvaluationError(
-            f"{path} holds a JSON {type(decoded).__name__}, not an object", field="path"
-        )
-    return decoded
+        what = f"not UTF-8: {error.reason} at byte {error.start}"
+        raise InvalidEvaluationError(f"{path}: {what}", field="path") from error
+    except json.JSONDecodeError as error:
+        where = f"{path}:{error.lineno}:{error.colno}"
+        raise InvalidEvaluationError(f"{where}: not JSON: {error.msg}", field="path") from error
+    except (ValueError, RecursionError) as error:  # a number of too many digits, nested too deeply
+        raise InvalidEvaluationError(f"{path}: {error}", field="path") from error
+    if not isinstance(found, dict):
+        what = f"holds a JSON {type(found).__name__}, not an object"
+        raise InvalidEvaluationError(f"{path} {what}", field="path")
+    return found
+
+
+def _unreadable(path: Path, error: OSError) -> InvalidEvaluationError:
+    return InvalidEvaluationError(f"cannot read {path}: {error.strerror or error}", field="path")
 
 
 def _dig(value: Any, *keys: str) -> dict[str, Any]:
