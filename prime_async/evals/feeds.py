@@ -31,6 +31,10 @@ _LINGER = 0.1
 """Seconds of quiet after which an empty answer tells the push to send what it has."""
 
 
+_CLOSING = 5.0
+"""Seconds an asynchronous iterable has for its own clean-up; a push ends even if that hangs."""
+
+
 class _Feed:
     """The shared half: a bounded store between one producer and the push."""
 
@@ -191,7 +195,7 @@ class AsyncFeed(_Feed):
             self.total = index + 1
         finally:
             if callable(close := getattr(iterator, "aclose", None)):
-                with anyio.CancelScope(shield=True):
+                with anyio.move_on_after(_CLOSING, shield=True):
                     await close()
 
     async def _put(self, index: int, data: bytes) -> None:

@@ -6,6 +6,7 @@ against the official wire, where posts append and a lost answer leaves a batch u
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -216,3 +217,24 @@ async def test_what_was_read_ahead_is_kept(setting: Setting, kind: str) -> None:
     accounted = receipt.samples_pushed + Ranges(receipt.unknown).total + receipt.spooled
     # A generator in a thread may be inside its next() when the push ends: that one is not here yet.
     assert source.taken - (kind == "plain") <= accounted <= source.taken
+
+
+async def test_a_generator_that_does_not_close(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clean-up that hangs does not hang the push: it has a budget of its own."""
+    monkeypatch.setattr("prime_async.evals.feeds._CLOSING", 0.1)
+    silence = Break("silence", Moment.EXECUTED)
+    setting.proxy.plan = FaultPlan([on(silence, when=_SAMPLES_POST, times=None)])
+    evaluation_id = await setting.create()
+
+    async def stubborn() -> AsyncIterator[Any]:
+        try:
+            for sample in SAMPLES * 1_000:
+                yield sample
+        finally:
+            await asyncio.Event().wait()
+
+    async with asyncio.timeout(PATIENT):
+        _, error = await _push(setting, evaluation_id, stubborn(), SHORT)
+    assert isinstance(error, PartialPushError)
