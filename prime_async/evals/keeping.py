@@ -16,7 +16,7 @@ from typing import Protocol
 import anyio.to_thread
 
 from prime_async.config import PrimePaths, home_directory
-from prime_async.errors import SpoolError
+from prime_async.errors import SpoolError, UsageError
 from prime_async.evals.batches import Batch
 from prime_async.evals.receipts import RefusedSample
 from prime_async.spool import EntryWriter, Meta, Ranges, SourceInfo, Spool
@@ -53,8 +53,14 @@ class Keeper(Protocol):
     async def undelivered(self, batch: Batch, *, unknown: bool) -> None:
         """The batch could not be delivered; `unknown` when it may have arrived."""
 
-    async def close(self, total: int | None, *, complete: bool) -> None:
-        """The push is over."""
+    async def close(self, total: int | None, *, complete: bool, turned_away: bool) -> None:
+        """The push is over.
+
+        Args:
+            total: how many samples the source held, if that is known.
+            complete: nothing is left to do.
+            turned_away: the platform took nothing, because of the account or the evaluation.
+        """
 
 
 class NoKeeper:
@@ -77,7 +83,7 @@ class NoKeeper:
     async def undelivered(self, batch: Batch, *, unknown: bool) -> None:
         pass
 
-    async def close(self, total: int | None, *, complete: bool) -> None:
+    async def close(self, total: int | None, *, complete: bool, turned_away: bool) -> None:
         pass
 
 
@@ -86,21 +92,33 @@ class Journal(NoKeeper):
 
     A note is one write(2) of some dozen bytes, made on the event loop. A journal that cannot be
     written costs the ability to resume after a crash, never the push.
+
+    Args:
+        writer: the entry.
+        fresh: it was made for this push; a push that is turned away then leaves nothing behind.
     """
 
-    def __init__(self, writer: EntryWriter) -> None:
+    def __init__(self, writer: EntryWriter, *, fresh: bool = False) -> None:
         super().__init__()
         self._writer: EntryWriter | None = writer
+        self._fresh = fresh
         self._broken = False
         self.path = writer.entry.path
 
     @classmethod
     async def open(cls, spool: Spool | None, push_id: str, meta: Meta) -> Keeper:
-        """Begin or continue the journal of a push; a :class:`NoKeeper` where that is impossible."""
+        """Begin or continue the journal of a push; a :class:`NoKeeper` where that is impossible.
+
+        Raises:
+            SpoolError: the same push is running elsewhere: together they could send a sample twice.
+        """
         if spool is None:
             return NoKeeper()
         try:
-            return cls(await anyio.to_thread.run_sync(_take_entry, spool, push_id, meta))
+            writer, fresh = await anyio.to_thread.run_sync(_take_entry, spool, push_id, meta)
+            return cls(writer, fresh=fresh)
+        except _RunningElsewhereError:
+            raise
         except SpoolError as error:
             _LOGGER.warning(
                 "push_journal id=%s: cannot be kept, the push goes on: %s", push_id, error
@@ -124,12 +142,13 @@ class Journal(NoKeeper):
         if not unknown:
             self._note(lambda writer: writer.release(batch.indexes))
 
-    async def close(self, total: int | None, *, complete: bool) -> None:
+    async def close(self, total: int | None, *, complete: bool, turned_away: bool) -> None:
         writer, self._writer = self._writer, None
         if writer is None:
             return
+        remove = complete or (turned_away and self._fresh)
         try:
-            await anyio.to_thread.run_sync(_close_entry, writer, total, complete)
+            await anyio.to_thread.run_sync(_close_entry, writer, total, remove)
         except SpoolError as error:
             _LOGGER.warning("push_journal path=%s: %s", self.path, error)
 
@@ -155,13 +174,14 @@ class LastResort(NoKeeper):
         self._meta = meta
         self._writer: EntryWriter | None = None
         self._lock = anyio.Lock()
+        self._gone = Ranges()
 
     async def undelivered(self, batch: Batch, *, unknown: bool) -> None:
         async with self._lock:
             if self._spool is not None:
                 await anyio.to_thread.run_sync(self._keep, batch, unknown)
 
-    async def close(self, total: int | None, *, complete: bool) -> None:
+    async def close(self, total: int | None, *, complete: bool, turned_away: bool) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
             await anyio.to_thread.run_sync(self._finish, writer)
@@ -170,22 +190,24 @@ class LastResort(NoKeeper):
         assert self._spool is not None
         try:
             if self._writer is None:
-                self._writer = _take_entry(self._spool, self._push_id, self._meta)
+                self._writer, _ = _take_entry(self._spool, self._push_id, self._meta)
                 self.path = self._writer.entry.path
             for index, data in batch.samples:
                 self._writer.data(index, data)
                 self.kept.add(index)
             if unknown:
                 self._writer.cut(batch.indexes)
-        except SpoolError as error:
+        except (SpoolError, UsageError) as error:  # the disk is full, or a record beyond its limit
+            self._gone.update(batch.indexes - self.kept)
             _LOGGER.error("push_spool id=%s: samples could not be kept: %s", self._push_id, error)
 
     def _finish(self, writer: EntryWriter) -> None:
         try:
             writer.end(self.kept.stop)
-            # The entry holds only what was left: everything else is none of its business.
-            if gaps := self.kept.complement(self.kept.stop):
-                writer.ack(gaps)
+            # The entry holds only what was left: what else was sent is none of its business. What
+            # could not be kept now may be in it since an earlier try.
+            if settled := self.kept.complement(self.kept.stop) - self._gone:
+                writer.ack(settled)
             writer.close()
         except SpoolError as error:
             _LOGGER.error("push_spool path=%s: %s", self.path, error)
@@ -203,21 +225,31 @@ def journal_meta(
     )
 
 
-def _take_entry(spool: Spool, push_id: str, meta: Meta) -> EntryWriter:
-    """Create the entry of a push, or take over what an earlier, interrupted process left of it."""
+class _RunningElsewhereError(SpoolError):
+    pass
+
+
+def _take_entry(spool: Spool, push_id: str, meta: Meta) -> tuple[EntryWriter, bool]:
+    """Create the entry of a push, or take over what an earlier, interrupted process left of it;
+    say which.
+    """
     existing = next((entry for entry in spool.entries(KIND) if entry.id == push_id), None)
     if existing is None:
-        return spool.create(KIND, push_id, meta)
+        return spool.create(KIND, push_id, meta), True
     writer = existing.try_take_over("push")
     if writer is None:
-        raise SpoolError(f"push {push_id} is running in another process", path=existing.path)
-    return writer
+        raise _RunningElsewhereError(
+            f"push {push_id} is running elsewhere: {existing.holder() or 'in this process'}",
+            path=existing.path,
+            hint="wait until that has ended",
+        )
+    return writer, False
 
 
-def _close_entry(writer: EntryWriter, total: int | None, complete: bool) -> None:
+def _close_entry(writer: EntryWriter, total: int | None, remove: bool) -> None:
     if total is not None:
         writer.end(total)
-    if complete:
+    if remove:
         writer.remove(discard=True)
     else:
         writer.close()

@@ -344,13 +344,11 @@ class Push:
         for chunk in (*self._unpacked, *await self._source.leftovers()):
             await self._keep(self._packer.add(chunk))
         await self._keep(self._packer.flush())
-        done = self._ended and self._ledger.settled_all()
-        await self._keeper.close(self._source.total, complete=done or self._was_turned_away())
-
-    def _was_turned_away(self) -> bool:
-        """Say whether the platform refused all of a source that stays: nothing is worth keeping."""
-        turned_away = isinstance(self._lost, _HOPELESS) and self._source.rereadable
-        return turned_away and not self._ledger.stored
+        await self._keeper.close(
+            self._source.total,
+            complete=self._ended and self._ledger.settled_all(),
+            turned_away=isinstance(self._lost, _HOPELESS) and not self._ledger.stored,
+        )
 
     async def _keep(self, batch: Batch | None) -> None:
         if batch is not None:
