@@ -124,12 +124,20 @@ def test_the_table_is_complete() -> None:
 
 
 async def _prepare(setting: Setting, call: Call) -> str:
-    if setting.by_index and not call.local:
-        pytest.skip("the embedded platform runs no hosted evaluations yet")
+    await _not_yet(setting, call)
     evaluation_id = await setting.create()
     if call.name == "wait_for_evaluation":
         await setting.direct.finalize_evaluation(evaluation_id)
     return evaluation_id
+
+
+async def _not_yet(setting: Setting, call: Call) -> None:
+    """Skip what the embedded platform says it cannot do; fail once it can, so that it is tested."""
+    if setting.by_index and not call.local:
+        with pytest.raises(APIError) as caught:
+            await call.make(setting.direct, await setting.create(), 10.0)
+        assert caught.value.status in (409, 501)
+        pytest.skip("the embedded platform runs no hosted evaluations yet")
 
 
 @pytest.mark.parametrize("call", CALLS, ids=str)
@@ -177,11 +185,14 @@ async def test_the_platform_is_down(setting: Setting, call: Call) -> None:
         assert receipt.undelivered or receipt.unknown
 
 
-@pytest.mark.parametrize("call", CALLS, ids=str)
+@pytest.mark.parametrize(
+    # The pages of an iterator have the client's own deadline.
+    "call",
+    [call for call in CALLS if not call.name.startswith("iter_")],
+    ids=str,
+)
 async def test_the_platform_is_silent(setting: Setting, call: Call) -> None:
     """No answer at all: the call ends by its deadline."""
-    if call.name.startswith("iter_"):
-        pytest.skip("a page has the client's own deadline")
     evaluation_id = await _prepare(setting, call)
     silence = Break("silence", Moment.REQUEST_HEAD)
     setting.proxy.plan = FaultPlan([on(silence, when=path(call.target), times=None)])
