@@ -229,7 +229,8 @@ class AsyncAPIClient:
 
     @staticmethod
     def _check_timeout(timeout: float | None) -> None:
-        if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+        number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if timeout is not None and not (number and timeout > 0):
             raise UsageError(
                 f"timeout is {timeout!r}; it must be a positive number of seconds", field="timeout"
             )

@@ -7,7 +7,7 @@ from prime_async.transport.client import (
     Transport,
     path_segment,
 )
-from prime_async.transport.deadlines import check_timeout, deadline
+from prime_async.transport.deadlines import check_timeout, deadline, time_left
 from prime_async.transport.policy import Replay, RetryBudget, RetryPolicy
 from prime_async.transport.responses import Response
 from prime_async.transport.streams import StreamedResponse
@@ -26,4 +26,5 @@ __all__ = [
     "check_timeout",
     "deadline",
     "path_segment",
+    "time_left",
 ]

@@ -16,7 +16,13 @@ import anyio
 
 from prime_async import values
 from prime_async._version import __version__
-from prime_async.errors import APIError, APITimeoutError, ProtocolError, UsageError
+from prime_async.errors import (
+    APIConnectionError,
+    APIError,
+    APITimeoutError,
+    ProtocolError,
+    UsageError,
+)
 from prime_async.transport.body import Body, BytesBody, payload_of
 from prime_async.transport.deadlines import check_timeout
 from prime_async.transport.faults import Fault, classify
@@ -59,6 +65,7 @@ class _Call:
     safe: bool
     deduplicated_by: str | None
     deadline: float
+    closings: int
     last_error: APIError | None = None
     unsettled: bool = False
     """A try ended so that the request may have been carried out, and a repeat could do harm."""
@@ -113,7 +120,9 @@ class Transport:
         return self._features or frozenset()
 
     async def aclose(self) -> None:
-        """Close the connections. The transport opens new ones when it is used again."""
+        """Close the connections, which ends the calls under way. The transport opens new ones when
+        it is used again.
+        """
         await self._sessions.aclose()
 
     async def request(
@@ -232,12 +241,14 @@ class Transport:
             safe=False,
             deduplicated_by=None,
             deadline=anyio.current_time() + seconds,
+            closings=self._sessions.closings,
         )
 
     async def _tries(self, call: _Call) -> Response:
         attempt = 1
         while True:
             await self._gate.wait()
+            self._check_open(call)
             try:
                 if call.unsettled:
                     await self._settle(call)
@@ -256,6 +267,7 @@ class Transport:
         attempt = 1
         while True:
             await self._gate.wait()
+            self._check_open(call)
             try:
                 return await self._open(call)
             except APIError as error:
@@ -343,6 +355,7 @@ class Transport:
 
     async def _prepare_retry(self, call: _Call, error: APIError, attempt: int) -> None:
         """Wait until the next try is due, or raise the error when there is none."""
+        self._check_open(call)
         if attempt >= self.retry.tries or not self._may_repeat(call, error):
             raise error
         delay = self.retry.delay(attempt, error.retry_after)
@@ -365,6 +378,19 @@ class Transport:
             error,
         )
         await anyio.sleep(delay)
+
+    def _check_open(self, call: _Call) -> None:
+        """Do not open connections again for a call whose client was closed meanwhile."""
+        if call.closings == self._sessions.closings:
+            return
+        last = call.last_error
+        raise APIConnectionError(
+            f"{call.method} {call.url}: the client was closed while this call was under way",
+            method=call.method,
+            url=call.url,
+            ambiguous=last is not None and last.ambiguous,
+            hint="close a client when its calls have ended",
+        ) from last
 
     def _may_repeat(self, call: _Call, error: APIError) -> bool:
         call.unsettled = call.unsettled or (error.ambiguous and not call.safe)

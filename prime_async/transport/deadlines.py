@@ -9,7 +9,7 @@ import anyio
 
 from prime_async.errors import APITimeoutError, UsageError
 
-__all__ = ["check_timeout", "deadline"]
+__all__ = ["check_timeout", "deadline", "time_left"]
 
 
 @contextmanager
@@ -25,6 +25,11 @@ def deadline(seconds: float, what: str) -> Iterator[None]:
         raise APITimeoutError(
             f"{what} did not end within {seconds:g} s", budget="total", seconds=seconds
         )
+
+
+def time_left(until: float) -> float:
+    """Return the seconds until a moment on the clock of the loop, as a timeout: never zero."""
+    return max(until - anyio.current_time(), 0.001)
 
 
 def check_timeout(timeout: float | None, default: float) -> float:

@@ -37,9 +37,14 @@ class SessionPool:
     Args:
         base_url: decides between http and https.
         unix_socket: path of a socket to use in place of TCP.
+
+    Attributes:
+        closings: how often it was closed: a call that began before the last time is over.
+        proxy: the proxy of the open session, or None.
     """
 
     def __init__(self, base_url: str, unix_socket: str | None = None) -> None:
+        self.closings = 0
         self._tls = base_url.startswith("https:")
         self._unix_socket = unix_socket
         self._session: aiohttp.ClientSession | None = None
@@ -77,6 +82,7 @@ class SessionPool:
             WrongLoopError: the client is in use on another loop that is still alive.
         """
         self._leave_old_loop(_running_loop())
+        self.closings += 1
         session, guard = self._session, self._guard
         if session is None:
             return

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from prime_async.errors import PrimeError, WrongLoopError
-from prime_async.transport import Transport
+from prime_async.errors import APIConnectionError, PrimeError, WrongLoopError
+from prime_async.transport import Replay, Transport
 from tests.meters import open_sockets
-from tests.stub import Stub, stub_in_thread
+from tests.stub import Answer, Stub, stub_in_thread
 
 
 @pytest.fixture
@@ -120,6 +120,34 @@ def test_another_living_loop_is_refused(server: Stub) -> None:
     assert server.connections == 1
 
 
+async def test_closed_while_a_call_is_under_way(stub: Stub, transport: Transport) -> None:
+    """The call ends with the connections; it opens none again, and the next call does."""
+    stub.script(Answer(status=0, end="silent"))
+    waiting = asyncio.create_task(transport.request("GET", "/slow", timeout=30))
+    await stub.wait_for(1)
+    await transport.aclose()
+    with pytest.raises(APIConnectionError, match="closed while this call was under way") as caught:
+        await asyncio.wait_for(waiting, 5)
+    assert caught.value.__cause__ is not None
+    assert not caught.value.ambiguous
+    assert (await transport.request("GET", "/next")).status == 200
+    assert [request.path for request in stub.requests] == ["/api/v1/slow", "/api/v1/next"]
+
+
+async def test_closed_before_the_next_try(stub: Stub) -> None:
+    """A call that pauses between two tries is over when its pause ends."""
+    stub.script(Answer(503, headers={"Retry-After": "0.2"}))
+    made = Transport(base_url=stub.url)
+    waiting = asyncio.create_task(made.request("POST", "/job", replay=Replay.SAFE))
+    await stub.wait_for(1)
+    while not made._gate._until:
+        await asyncio.sleep(0)
+    await made.aclose()
+    with pytest.raises(APIConnectionError, match="closed while"):
+        await asyncio.wait_for(waiting, 5)
+    assert len(stub.requests) == 1
+
+
 def test_dropped_without_closing(server: Stub) -> None:
     """A transport that is forgotten leaves neither a warning nor a socket, in a cycle neither."""
     before = open_sockets()
@@ -149,7 +177,7 @@ def test_without_a_loop_of_asyncio() -> None:
 
 _FORK = """
 import asyncio, gc, os, sys, time
-from prime_async.transport import Transport
+from prime_async.transport import Replay, Transport
 
 made = Transport(base_url=sys.argv[1])
 
