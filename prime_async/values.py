@@ -85,7 +85,7 @@ def encode_record(value: Any, *, root: str = "record", strict: bool = False) -> 
 
 
 def encode_plain_records(records: list[Any]) -> bytes | None:
-    """Write dicts as JSON objects joined by commas, with one call of the encoder.
+    """Write dicts as one JSON array of objects, with one call of the encoder.
 
     Returns None when there is anything about them that needs a closer look, record by record: a
     record that is no dict, a value outside the table, a key that is not text.
@@ -96,7 +96,7 @@ def encode_plain_records(records: list[Any]) -> bytes | None:
         data = _encoder.encode(records)
     except Exception:  # whatever it is, the closer look names it by path
         return None
-    return data[1:-1] if _plain_keys(records) else None
+    return data if _plain_keys(records) else None
 
 
 def scores_are_finite(record: dict[str, Any]) -> bool:

@@ -78,16 +78,17 @@ class Batch:
 
     def pieces(self) -> Iterator[bytes]:
         """Produce the request body in pieces of about 256 KiB; one of them exists at a time."""
-        piece: list[bytes] = []
+        piece: list[bytes | memoryview] = []
         size = 0
         lead = _HEAD
         for chunk in self.chunks:
-            piece.append(chunk.data if piece else lead + chunk.data)
+            piece += (lead, chunk.data)
+            lead = b","
             size += len(chunk.data)
             if size >= _PIECE_BYTES:
-                yield b",".join(piece)
-                lead, piece, size = b",", [], 0
-        yield b",".join(piece) + _TAIL if piece else _TAIL
+                yield b"".join(piece)
+                piece, size = [], 0
+        yield b"".join((*piece, _TAIL))
 
     def halves(self) -> tuple[Batch, Batch]:
         """Split in the middle, by bytes. Needs at least two samples; neither half is empty."""

@@ -19,13 +19,16 @@ from prime_async import values
 from prime_async.errors import ValueEncodingError
 from prime_async.evals.receipts import RefusedSample
 
-__all__ = ["SLICE_BYTES", "SLICE_SECONDS", "Chunk", "SampleEncoder", "join"]
+__all__ = ["SLICE_BYTES", "TURN_BYTES", "TURN_SECONDS", "Chunk", "SampleEncoder", "join"]
 
 SLICE_BYTES = 128 * 1024
+"""Bytes that one call of the encoder aims at."""
+
+TURN_BYTES = 4 * SLICE_BYTES
 """Bytes encoded on the event loop before others get their turn."""
 
-SLICE_SECONDS = 0.002
-"""Time after which a slice ends even when it is small."""
+TURN_SECONDS = 0.002
+"""Time after which a turn ends, however little it encoded."""
 
 _MOST_AT_ONCE = 32
 """Samples per call of the encoder: bounds the stall when large samples follow small ones."""
@@ -40,12 +43,12 @@ class Chunk(NamedTuple):
 
     start: int
     number: int
-    data: bytes
+    data: bytes | memoryview
 
     def samples(self) -> list[tuple[int, bytes]]:
         """Take the chunk apart: input index and JSON of each sample."""
         if self.number == 1:
-            return [(self.start, self.data)]
+            return [(self.start, bytes(self.data))]
         raws = _RAWS.decode(b"[" + self.data + b"]")
         return [(self.start + place, bytes(raw)) for place, raw in enumerate(raws)]
 
@@ -128,11 +131,12 @@ class SampleEncoder:
             return self._encode_apart(start, samples)
         self._usual_size = max(1, len(data) // len(samples))
         self._not_ascii = not data.isascii()
+        inside = memoryview(data)[1:-1]  # without the brackets, and without a copy
         for sample in samples:
             if not values.scores_are_finite(sample):
                 self.nonfinite.update(values.nonfinite_scores(sample))
-        chunk = Chunk(start, len(samples), data)
-        if len(data) <= min(self.limit, _LARGE):
+        chunk = Chunk(start, len(samples), inside)
+        if len(inside) <= min(self.limit, _LARGE):
             return [chunk]
         fitting = [(index, self.fit(index, one)) for index, one in chunk.samples()]
         return [Chunk(index, 1, one) for index, one in fitting if one is not None]

@@ -19,7 +19,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from prime_async.evals.encoding import SLICE_BYTES, SLICE_SECONDS, Chunk, SampleEncoder, join
+from prime_async.evals.encoding import SLICE_BYTES, TURN_SECONDS, Chunk, SampleEncoder, join
 from prime_async.spool import Ranges
 
 __all__ = ["AsyncFeed", "IterableFeed"]
@@ -181,7 +181,7 @@ class AsyncFeed(_Feed):
 
     async def _read(self) -> None:
         index = -1
-        over = time.perf_counter() + SLICE_SECONDS
+        over = time.perf_counter() + TURN_SECONDS
         iterator = aiter(self._samples)
         try:
             async for sample in iterator:
@@ -191,7 +191,7 @@ class AsyncFeed(_Feed):
                     await self._put(index, data)
                 if time.perf_counter() >= over:
                     await anyio.lowlevel.checkpoint()
-                    over = time.perf_counter() + SLICE_SECONDS
+                    over = time.perf_counter() + TURN_SECONDS
             self.total = index + 1
         finally:
             if callable(close := getattr(iterator, "aclose", None)):

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from prime_async.errors import InvalidSampleError, UsageError
 from prime_async.evals.batches import MAX_PAYLOAD_BYTES, OVERHEAD
-from prime_async.evals.encoding import SLICE_BYTES, SLICE_SECONDS, Chunk, SampleEncoder
+from prime_async.evals.encoding import TURN_BYTES, TURN_SECONDS, Chunk, SampleEncoder
 from prime_async.evals.feeds import AsyncFeed, IterableFeed
 from prime_async.evals.files import FileCheck, JsonlSource
 from prime_async.evals.push import Source
@@ -53,15 +53,15 @@ class SequenceSource:
         return []
 
     async def next_chunks(self) -> list[Chunk] | None:
-        """Encode about 128 KiB or 2 ms worth of samples; None at the end."""
+        """Encode about 512 KiB or 2 ms worth of samples; None at the end."""
         chunks: list[Chunk] = []
         size = 0
-        over = time.perf_counter() + SLICE_SECONDS
+        over = time.perf_counter() + TURN_SECONDS
         while (run := self._next_run()) is not None:
             fresh = self._encoder.encode_together(run[0], self._slice(*run))
             chunks += fresh
             size += sum(len(chunk.data) for chunk in fresh)
-            if size >= SLICE_BYTES or time.perf_counter() >= over:
+            if size >= TURN_BYTES or time.perf_counter() >= over:
                 return chunks
         return chunks or None
 

@@ -291,7 +291,6 @@ async def test_two_pushes_append(target: Target) -> None:
     assert await target.ids() == [*range(10), *range(5)]
 
 
-@pytest.mark.xfail(strict=True, reason="the platform takes it for a duplicate still")
 async def test_another_sample_at_a_stored_index_is_refused(target: Target) -> None:
     """A name used again for other samples never changes what is stored, and says so."""
     transport = await target.client.api_client.connect()

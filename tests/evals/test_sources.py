@@ -236,15 +236,15 @@ async def test_an_async_source_is_closed_in_the_task_that_read_it(target: Target
 
 async def test_a_list_that_shrinks_while_it_is_pushed(target: Target) -> None:
     """What was there at the beginning and is gone now counts as not delivered."""
-    samples = numbered(400, size=1000)
+    samples = numbered(2000, size=1000)  # several turns of the encoder
 
     def shrink(_: int) -> None:
-        del samples[390:]
+        del samples[1990:]
 
     with pytest.raises(PartialPushError) as caught:
         await target.push(samples, max_payload_bytes=10_000, progress_callback=shrink)
-    assert caught.value.receipt.undelivered == ((390, 400),)
-    assert await target.ids() == list(range(390))
+    assert caught.value.receipt.undelivered == ((1990, 2000),)
+    assert await target.ids() == list(range(1990))
 
 
 @pytest.mark.parametrize(

@@ -102,16 +102,6 @@ async def test_plain_posts_append_in_the_order_they_come(wire: Wire) -> None:
     assert await wire.samples(evaluation) == expected
 
 
-async def test_a_repeated_range_is_left_alone(wire: Wire) -> None:
-    """The same index of the same push is stored once, even when its text differs."""
-    evaluation = await wire.evaluation()
-    first = await wire.push(evaluation, [{"a": 1}, {"a": 2}], "p1")
-    again = await wire.push(evaluation, [{"a": "other"}, {"a": "other"}], "p1")
-    assert (first.json["stored"], first.json["duplicates"]) == (2, 0)
-    assert again.json == {"stored": 0, "duplicates": 2, "refused": [], "total_samples": 2}
-    assert await wire.samples(evaluation) == [{"a": 1}, {"a": 2}]
-
-
 async def test_overlapping_ranges_fill_only_the_gaps(wire: Wire) -> None:
     """A re-cut push stores exactly what is missing, on both sides and in the middle."""
     evaluation = await wire.evaluation()
@@ -340,3 +330,15 @@ async def test_a_page_that_fails_midway_is_cut_not_completed(
     with pytest.raises(aiohttp.ClientError):
         await wire.get(f"/evaluations/{evaluation}/samples")
     assert calls == 2
+
+
+async def test_a_repeat_is_compared_with_what_is_stored(wire: Wire) -> None:
+    """The same sample again, in whatever spelling, is a duplicate; another one is refused."""
+    evaluation = await wire.evaluation()
+    path = f"/evaluations/{evaluation}/samples"
+    first = {"samples": [{"a": 1, "b": 2}, {"a": 2}, {"a": 3}]}
+    await wire.post(path, json=first, headers=span(0, 3))
+    again = {"samples": [{"b": 2, "a": 1}, {"a": "other"}, {"a": 3}, {"a": 4}]}
+    answer = (await wire.post(path, json=again, headers=span(0, 4))).json
+    assert (answer["stored"], answer["duplicates"], answer["total_samples"]) == (1, 2, 4)
+    assert [(one["index"], one["status"]) for one in answer["refused"]] == [(1, 409)]

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from sqlalchemy import Connection
 
 from prime_async.evals.models import SamplePage
-from prime_async.evals.requests import PushAnswer, PushSamples, StoredPush
+from prime_async.evals.requests import PushAnswer, PushSamples, RefusedSample, StoredPush
 from prime_async.server.answers import Answer, answer
 from prime_async.server.endpoints import Call, Endpoint, Header, Reply
 from prime_async.server.failures import ErrorAnswer, RequestError
@@ -54,7 +54,7 @@ async def _store(call: Call, number: int, batch: Batch) -> Answer:
             PushAnswer(
                 stored=done.stored,
                 duplicates=done.duplicates,
-                refused=batch.refused,
+                refused=[*batch.refused, *map(_conflict, done.conflicts)],
                 total_samples=done.total_samples,
             )
         )
@@ -64,6 +64,12 @@ async def _store(call: Call, number: int, batch: Batch) -> Answer:
         call.platform.metrics.samples.inc(done.stored)
         call.platform.metrics.duplicates.inc(done.duplicates)
     return reply
+
+
+def _conflict(index: int) -> RefusedSample:
+    return RefusedSample(
+        index=index, status=409, message="another sample of this push is stored at this index"
+    )
 
 
 async def get_page(call: Call) -> web.StreamResponse:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, and_, bindparam, case, delete, func, insert, 
 from prime_async.server.failures import RequestError
 from prime_async.server.logs import log_event
 from prime_async.server.samples import Batch, Run
+from prime_async.server.store.conflicts import conflicting
 from prime_async.server.store.database import Database
 from prime_async.server.store.schema import evaluations, pushes, sample_chunks
 
@@ -68,11 +69,16 @@ _SPANS = (
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """How many samples were new and how many were there already."""
+    """How many samples were new and how many were there already.
+
+    Attributes:
+        conflicts: indexes under which another sample is stored; what was sent for them is not.
+    """
 
     stored: int
     duplicates: int
     total_samples: int
+    conflicts: Sequence[int] = ()
 
 
 def append(connection: Connection, evaluation: int, batch: Batch, now: float) -> Appended | None:
@@ -91,7 +97,10 @@ def append(connection: Connection, evaluation: int, batch: Batch, now: float) ->
         connection.execute(_GROW_PUSH, {"push": push, "stored_now": stored})
         grown = {"evaluation": evaluation, "stored": stored, "now": now}
         connection.execute(_GROW, grown)
-    return Appended(stored, sent - stored, total + stored)
+    conflicts: list[int] = []
+    if stored < sent:
+        conflicts = conflicting(connection, evaluation, push, batch.runs, known[0][0])
+    return Appended(stored, sent - stored - len(conflicts), total + stored, conflicts)
 
 
 def _push(connection: Connection, evaluation: int, batch: Batch) -> tuple[int, list[Span]]:
