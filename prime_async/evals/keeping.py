@@ -19,7 +19,7 @@ from prime_async.config import PrimePaths, home_directory
 from prime_async.errors import SpoolError, UsageError
 from prime_async.evals.batches import Batch
 from prime_async.evals.receipts import RefusedSample
-from prime_async.spool import EntryWriter, Meta, Ranges, SourceInfo, Spool
+from prime_async.spool import EntryWriter, Meta, Ranges, Spool
 
 __all__ = ["KIND", "Journal", "Keeper", "LastResort", "NoKeeper", "default_spool"]
 
@@ -96,12 +96,14 @@ class Journal(NoKeeper):
     Args:
         writer: the entry.
         fresh: it was made for this push; a push that is turned away then leaves nothing behind.
+        keep: leave it in its place even when the push is complete.
     """
 
-    def __init__(self, writer: EntryWriter, *, fresh: bool = False) -> None:
+    def __init__(self, writer: EntryWriter, *, fresh: bool = False, keep: bool = False) -> None:
         super().__init__()
         self._writer: EntryWriter | None = writer
         self._fresh = fresh
+        self._keep = keep
         self._broken = False
         self.path = writer.entry.path
 
@@ -146,7 +148,7 @@ class Journal(NoKeeper):
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        remove = complete or (turned_away and self._fresh)
+        remove = (complete and not self._keep) or (turned_away and self._fresh)
         try:
             await anyio.to_thread.run_sync(_close_entry, writer, total, remove)
         except SpoolError as error:
@@ -211,18 +213,6 @@ class LastResort(NoKeeper):
             writer.close()
         except SpoolError as error:
             _LOGGER.error("push_spool path=%s: %s", self.path, error)
-
-
-def journal_meta(
-    evaluation_id: str, push_id: str, base_url: str, context: str, source: SourceInfo | None
-) -> Meta:
-    """Describe a push for its entry on disk."""
-    return Meta(
-        base_url=base_url,
-        context=context,
-        target={"evaluation_id": evaluation_id, "push_id": push_id},
-        source=source,
-    )
 
 
 class _RunningElsewhereError(SpoolError):

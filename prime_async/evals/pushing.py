@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 
 from prime_async import ids
 from prime_async.api import AsyncAPIClient
-from prime_async.errors import NotFoundError, UsageError
+from prime_async.errors import MethodNotAllowedError, NotFoundError, UsageError
 from prime_async.evals.batches import MAX_PAYLOAD_BYTES, OVERHEAD
 from prime_async.evals.encoding import SampleEncoder
 from prime_async.evals.keeping import (
@@ -18,19 +19,21 @@ from prime_async.evals.keeping import (
     LastResort,
     NoKeeper,
     default_spool,
-    journal_meta,
 )
 from prime_async.evals.ledger import Ledger
 from prime_async.evals.push import SAMPLE_RANGES, Progress, Push, Source
 from prime_async.evals.receipts import PushReceipt, ResumeToken, is_push_id
 from prime_async.evals.sources import Samples, open_source
-from prime_async.spool import Ranges
+from prime_async.spool import Meta, Ranges
 from prime_async.transport import Transport, check_timeout, deadline, path_segment
 
-__all__ = ["DEFAULT_CONCURRENT", "DEFAULT_TIMEOUT", "PushOptions", "push_samples", "stored_ranges"]
+__all__ = ["LASTING", "PushOptions", "push_samples", "stored_ranges"]
 
 DEFAULT_CONCURRENT = 4
 DEFAULT_TIMEOUT = 86_400.0
+
+LASTING: dict[str, Any] = {"max_payload_bytes": MAX_PAYLOAD_BYTES, "strict": False, "trim": ()}
+"""Arguments that a push in parts keeps from its first part on, with their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,11 @@ class PushOptions:
             timeout=check_timeout(timeout, DEFAULT_TIMEOUT),
         )
 
+    def lasting(self) -> dict[str, Any]:
+        """Return what a later process needs to go on in the same way; arguments of `checked`."""
+        given = {"max_payload_bytes": self.ceiling, "strict": self.strict, "trim": self.trim}
+        return {name: given[name] for name, usual in LASTING.items() if given[name] != usual}
+
 
 def _concurrency(max_concurrent: int | None, max_workers: int | None) -> int:
     given = {"max_concurrent": max_concurrent, "max_workers": max_workers}
@@ -123,15 +131,26 @@ def _token(evaluation_id: str, push_id: str | None, resume: str | None) -> Resum
     return ResumeToken(evaluation_id, push_id or ids.new_id("push"))
 
 
-async def push_samples(api: AsyncAPIClient, samples: Samples, options: PushOptions) -> PushReceipt:
-    """Push; see ``AsyncEvalsClient.push_samples``."""
+async def push_samples(
+    api: AsyncAPIClient, samples: Samples, options: PushOptions, keeper: Keeper | None = None
+) -> PushReceipt:
+    """Push; see ``AsyncEvalsClient.push_samples``.
+
+    Args:
+        api: the connection.
+        samples: what to push.
+        options: how.
+        keeper: told about every step; by default what fits the source.
+    """
     until = anyio.current_time() + options.timeout
     with deadline(options.timeout, f"preparing the push to {options.token.evaluation_id}"):
-        push = await _prepare(api, samples, options)
+        push = await _prepare(api, samples, options, keeper)
     return await push.run(options.timeout, until=until)
 
 
-async def _prepare(api: AsyncAPIClient, samples: Samples, options: PushOptions) -> Push:
+async def _prepare(
+    api: AsyncAPIClient, samples: Samples, options: PushOptions, keeper: Keeper | None
+) -> Push:
     encoder = SampleEncoder(
         limit=options.ceiling - OVERHEAD, strict=options.strict, trim=options.trim
     )
@@ -144,7 +163,8 @@ async def _prepare(api: AsyncAPIClient, samples: Samples, options: PushOptions) 
     if options.continues:
         token = await _as_the_platform_knows_it(transport, token)
     skip.update(token.settled)
-    keeper = await _keeper(api, source, token)
+    if keeper is None:
+        keeper = await _keeper(api, source, token, options)
     return Push(
         transport,
         token,
@@ -177,17 +197,28 @@ async def stored_ranges(transport: Transport, token: ResumeToken) -> Ranges | No
     path = f"/evaluations/{evaluation}/pushes/{path_segment(token.push_id, 'push_id')}"
     try:
         response = await transport.request("GET", path)
-    except NotFoundError as error:
+    except (NotFoundError, MethodNotAllowedError) as error:
         known = SAMPLE_RANGES in transport.features
         return Ranges() if known and error.code == "push_not_found" else None
-    return Ranges.from_list(response.json().get("ranges", []))
+    if SAMPLE_RANGES not in transport.features:
+        return None  # whatever answered that address, it does not speak of ranges
+    try:
+        return Ranges.from_list(response.json().get("ranges"))
+    except UsageError as error:
+        raise response.broken(f"names no proper ranges: {error.message}") from error
 
 
-async def _keeper(api: AsyncAPIClient, source: Source, token: ResumeToken) -> Keeper:
+async def _keeper(
+    api: AsyncAPIClient, source: Source, token: ResumeToken, options: PushOptions
+) -> Keeper:
     if source.rereadable and source.source is None:
         return NoKeeper()
-    meta = journal_meta(
-        token.evaluation_id, token.push_id, api.base_url, api.settings.context, source.source
+    meta = Meta(
+        base_url=api.base_url,
+        context=api.settings.context,
+        target={"evaluation_id": token.evaluation_id, "push_id": token.push_id},
+        source=source.source,
+        extra=options.lasting(),
     )
     if source.rereadable:
         return await Journal.open(default_spool(), token.push_id, meta)

@@ -7,20 +7,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from prime_async.api import AsyncAPIClient
 from prime_async.errors import PartialPushError, PrimeError, SpoolError
-from prime_async.evals.batches import MAX_PAYLOAD_BYTES, OVERHEAD
+from prime_async.evals.batches import OVERHEAD
 from prime_async.evals.encoding import Chunk, SampleEncoder, join
 from prime_async.evals.keeping import KIND, Journal, default_spool
 from prime_async.evals.ledger import Ledger
 from prime_async.evals.push import Progress, Push
 from prime_async.evals.pushing import (
-    DEFAULT_CONCURRENT,
-    DEFAULT_TIMEOUT,
+    LASTING,
     PushOptions,
     push_samples,
     stored_ranges,
@@ -29,6 +29,7 @@ from prime_async.evals.receipts import PushReceipt, ResumeToken
 from prime_async.spool import (
     DataRecord,
     EntryWriter,
+    Meta,
     Ranges,
     SourceInfo,
     Spool,
@@ -54,6 +55,7 @@ class InterruptedPush:
             there may be more.
         running: True while the process that pushes it is alive.
         resume_token: resumes it by hand.
+        fault: why its entry cannot be used, or None.
     """
 
     evaluation_id: str
@@ -65,6 +67,7 @@ class InterruptedPush:
     undelivered: int
     running: bool
     resume_token: str
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +94,38 @@ def interrupted_pushes(spool: Spool | None = None) -> list[InterruptedPush]:
     spool = spool or default_spool()
     if spool is None:
         return []
-    found = (_describe(entry, entry.state(verify=False)) for entry in spool.entries(KIND))
+    found = (_look_at(entry) for entry in spool.entries(KIND))
     return [push for push in found if push is not None]
 
 
-def _describe(entry: SpoolEntry, state: SpoolState) -> InterruptedPush | None:
-    meta = state.meta
-    if meta is None:
-        return None
-    token = ResumeToken(
-        meta.target.get("evaluation_id", ""), entry.id, state.acked, state.unknown - state.present
+def _look_at(entry: SpoolEntry) -> InterruptedPush | None:
+    """Describe an entry; None when it was delivered and removed since it was listed."""
+    try:
+        state = entry.state(verify=False)
+    except SpoolError as error:
+        return _unusable(entry, error.message) if entry.path.is_dir() else None
+    if state.meta is None:
+        return _unusable(entry, f"{entry.path} is damaged: nothing in it says where it was going")
+    return _describe(entry, state, state.meta)
+
+
+def _unusable(entry: SpoolEntry, fault: str) -> InterruptedPush:
+    return InterruptedPush(
+        evaluation_id="",
+        push_id=entry.id,
+        base_url=None,
+        context=None,
+        path=entry.path,
+        file=None,
+        undelivered=0,
+        running=entry.holder() is not None,
+        resume_token="",
+        fault=fault,
     )
+
+
+def _describe(entry: SpoolEntry, state: SpoolState, meta: Meta) -> InterruptedPush:
+    token = _token(entry, state, meta)
     return InterruptedPush(
         evaluation_id=token.evaluation_id,
         push_id=entry.id,
@@ -113,6 +137,11 @@ def _describe(entry: SpoolEntry, state: SpoolState) -> InterruptedPush | None:
         running=entry.holder() is not None,
         resume_token=str(token),
     )
+
+
+def _token(entry: SpoolEntry, state: SpoolState, meta: Meta) -> ResumeToken:
+    evaluation_id = meta.target.get("evaluation_id", "")
+    return ResumeToken(evaluation_id, entry.id, state.acked, state.unknown - state.present)
 
 
 async def sync_pushes(
@@ -138,90 +167,107 @@ async def sync_pushes(
 async def _sync_one(
     api: AsyncAPIClient, spool: Spool, push: InterruptedPush, progress: Progress | None
 ) -> SyncResult:
+    if push.fault is not None:
+        return SyncResult(push, None, push.fault)
     same_context = push.context == "local" == api.settings.context
     if push.base_url != api.base_url and not same_context:
         return SyncResult(push, None, f"it was going to {push.base_url}, not to {api.base_url}")
     if push.running:
         return SyncResult(push, None, "it is still running in another process")
     try:
-        deliver = _deliver_records if push.file is None else _deliver_file
-        receipt = await deliver(api, spool, push, progress)
+        receipt, lost = await _deliver(api, spool, push, progress)
     except PartialPushError as error:
         return SyncResult(push, error.receipt, error.message)
     except PrimeError as error:
         return SyncResult(push, None, str(error))
-    return SyncResult(push, receipt, None if receipt.complete else str(receipt))
+    return SyncResult(push, receipt, lost or (None if receipt.complete else str(receipt)))
 
 
-async def _deliver_file(
+async def _deliver(
     api: AsyncAPIClient, spool: Spool, push: InterruptedPush, progress: Progress | None
-) -> PushReceipt:
-    file = push.file
-    assert file is not None
-    meta = (await anyio.to_thread.run_sync(spool.open(KIND, push.push_id).state)).meta
-    if (
-        meta is None
-        or meta.source is None
-        or not await anyio.to_thread.run_sync(_unchanged, meta.source)
-    ):
-        raise SpoolError(
-            f"{file} is gone or changed since its push was interrupted",
-            path=push.path,
-            hint=f"push it again, or give up with: rm -r {push.path}",
-        )
-    options = PushOptions.checked(push.evaluation_id, resume=push.resume_token, progress=progress)
-    return await push_samples(api, file, options)
-
-
-def _unchanged(source: SourceInfo) -> bool:
-    try:
-        return SourceInfo.of(source.path).same_content(source)
-    except OSError:
-        return False
-
-
-async def _deliver_records(
-    api: AsyncAPIClient, spool: Spool, push: InterruptedPush, progress: Progress | None
-) -> PushReceipt:
+) -> tuple[PushReceipt, str | None]:
+    """Own the entry, then send what it stands for; say what of it cannot be read any more."""
     writer = await anyio.to_thread.run_sync(spool.open(KIND, push.push_id).try_take_over, "sync")
     if writer is None:
         raise SpoolError(f"push {push.push_id} was just taken by another process", path=push.path)
     try:
-        return await _push_records(api, writer, push, progress)
+        if push.file is not None:
+            return await _push_file(api, writer, push.file, progress), None
+        return await _push_records(api, writer, progress)
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(writer.close)
 
 
-async def _push_records(
-    api: AsyncAPIClient, writer: EntryWriter, push: InterruptedPush, progress: Progress | None
+async def _push_file(
+    api: AsyncAPIClient, writer: EntryWriter, file: Path, progress: Progress | None
 ) -> PushReceipt:
+    state = writer.state()
+    meta = state.meta or Meta()
+    if not await anyio.to_thread.run_sync(_unchanged, meta.source):
+        raise SpoolError(
+            f"{file} is gone or changed since its push was interrupted",
+            path=writer.entry.path,
+            hint=f"push it again, or give up with: rm -r {writer.entry.path}",
+        )
+    token = _token(writer.entry, state, meta)
+    options = _options(meta, resume=str(token), progress=progress)
+    return await push_samples(api, file, options, Journal(writer))
+
+
+def _options(meta: Meta, **more: Any) -> PushOptions:
+    """Go on as the push began: with its limits, its strictness and what it trimmed."""
+    lasting = {name: meta.extra[name] for name in LASTING if name in meta.extra}
+    return PushOptions.checked(meta.target.get("evaluation_id", ""), **lasting, **more)
+
+
+def _unchanged(source: SourceInfo | None) -> bool:
+    try:
+        return source is not None and SourceInfo.of(source.path).same_content(source)
+    except OSError:
+        return False
+
+
+async def _push_records(
+    api: AsyncAPIClient, writer: EntryWriter, progress: Progress | None
+) -> tuple[PushReceipt, str | None]:
     transport = await api.connect()
     state = writer.state()
-    token = ResumeToken(push.evaluation_id, push.push_id)
+    options = _options(state.meta or Meta(), push_id=writer.entry.id)
+    token = options.token
     stored = await stored_ranges(transport, token)
     unknown = state.unknown & state.present
     wanted = (state.undelivered & state.present) - (stored or Ranges())
     if stored is not None:
         writer.ack(stored & state.present)
-    elif (
-        unknown
-    ):  # this platform cannot tell what arrived, and sending it again could store it twice
+    elif unknown:
+        # This platform cannot tell what arrived: sending it again could store it twice.
         wanted.subtract(unknown)
-        token = ResumeToken(push.evaluation_id, push.push_id, Ranges(), unknown)
-    encoder = SampleEncoder(limit=MAX_PAYLOAD_BYTES - OVERHEAD)
-    keeper = Journal(writer)
-    source = _SpoolSource(writer.entry, wanted)
-    return await Push(
+        token = ResumeToken(token.evaluation_id, token.push_id, Ranges(), unknown)
+    lost = _lost_records(state, stored or Ranges())
+    encoder = SampleEncoder(limit=options.ceiling - OVERHEAD)
+    keeper = Journal(writer, keep=lost is not None)
+    push = Push(
         transport,
         token,
-        source,
+        _SpoolSource(writer.entry, wanted, encoder.limit),
         Ledger(token, encoder, keeper),
         keeper,
-        ceiling=MAX_PAYLOAD_BYTES,
-        max_concurrent=DEFAULT_CONCURRENT,
+        ceiling=options.ceiling,
+        max_concurrent=options.max_concurrent,
         progress=progress,
-    ).run(DEFAULT_TIMEOUT)
+    )
+    return await push.run(options.timeout), lost
+
+
+def _lost_records(state: SpoolState, stored: Ranges) -> str | None:
+    """Say what of an entry is neither on the platform nor readable; None when nothing is."""
+    missing = state.missing - stored
+    if missing:
+        return f"samples {missing} cannot be read from the spool any more"
+    if state.damage:
+        return f"parts of the spool entry cannot be read: {state.damage[0]}"
+    return None
 
 
 class _SpoolSource:
@@ -231,7 +277,8 @@ class _SpoolSource:
     source = None
     total = None
 
-    def __init__(self, entry: SpoolEntry, wanted: Ranges) -> None:
+    def __init__(self, entry: SpoolEntry, wanted: Ranges, limit: int) -> None:
+        self._limit = limit
         self._records: Iterator[DataRecord] = entry.records(wanted) if wanted else iter(())
 
     def start(self, group: TaskGroup) -> None:
@@ -256,4 +303,4 @@ class _SpoolSource:
             size += len(record.payload)
             if size >= _WINDOW:
                 break
-        return join(window)
+        return join(window, self._limit)
