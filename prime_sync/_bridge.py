@@ -242,7 +242,11 @@ async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 def _name(coro: Coroutine[Any, Any, Any]) -> str:
-    return getattr(coro, "__qualname__", type(coro).__qualname__)
+    name: str = getattr(coro, "__qualname__", type(coro).__qualname__)
+    frame = getattr(coro, "cr_frame", None)
+    owner = frame.f_locals.get("self") if frame is not None else None
+    # The class that users know, which may have inherited the method.
+    return name if owner is None else f"{type(owner).__qualname__}.{name.rpartition('.')[2]}"
 
 
 def _reentry(name: str) -> WrongLoopError:

@@ -64,6 +64,8 @@ PLAN = Plan(
     units=(
         Unit("prime_sync.api", ("prime_async.api",)),
         Unit("prime_sync.resources", ("prime_async.resources",)),
+        Unit("prime_sync.evals_reading", ("prime_async.evals.reading",)),
+        Unit("prime_sync.evals_hosted", ("prime_async.evals.hosted",)),
         Unit("prime_sync.evals", ("prime_async.evals.client",), "prime_async.evals"),
     ),
     async_only={

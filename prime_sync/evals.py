@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prime_async.evals.client import AsyncEvalsClient
 from prime_async.evals.environments import EnvironmentSpec
@@ -23,10 +23,7 @@ from prime_async.evals.sources import Samples, check_path
 from prime_async.evals.sync import InterruptedPush, SyncResult, interrupted_pushes
 from prime_async.evals.verifiers import ResultRun, find_runs, load_run
 from prime_sync._bridge import BRIDGE, Mailbox
-from prime_sync.resources import ResourceClient
-
-if TYPE_CHECKING:
-    from prime_sync._bridge import CloseableIterator
+from prime_sync.evals_hosted import HostedEvals
 
 __all__ = [
     "EvalsClient",
@@ -50,7 +47,7 @@ __all__ = [
 ]
 
 
-class EvalsClient(ResourceClient):
+class EvalsClient(HostedEvals):
     """Client of the evaluations API: create, push, finalize, read back.
 
     Args and errors of the constructor: see :class:`ResourceClient`.
@@ -185,7 +182,12 @@ class EvalsClient(ResourceClient):
             mail,
         )
 
-    def sync_pushes(self, progress_callback: Progress | None = None) -> list[SyncResult]:
+    def sync_pushes(
+        self,
+        progress_callback: Progress | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> list[SyncResult]:
         """Deliver what earlier pushes to this platform left on disk: spooled samples and
         interrupted files.
 
@@ -194,13 +196,21 @@ class EvalsClient(ResourceClient):
 
         Args:
             progress_callback: called with the number of samples settled since the last call.
+            timeout: seconds in all; default 86,400 (a day). What is not delivered by then stays
+                kept.
 
         Returns:
             One result per push that was found; its ``problem`` is None when everything is
             delivered.
+
+        Raises:
+            APITimeoutError: it took too long.
         """
         mail = Mailbox()
-        return BRIDGE.call(self._async.sync_pushes(mail.run_callback(progress_callback)), mail)
+        return BRIDGE.call(
+            self._async.sync_pushes(mail.run_callback(progress_callback), timeout=timeout),
+            mail,
+        )
 
     def finalize_evaluation(
         self,
@@ -215,64 +225,6 @@ class EvalsClient(ResourceClient):
             EvaluationNotFoundError: there is no such evaluation.
         """
         return BRIDGE.call(self._async.finalize_evaluation(evaluation_id, metrics, timeout=timeout))
-
-    def get_evaluation(self, evaluation_id: str, *, timeout: float | None = None) -> Evaluation:
-        """Return one evaluation.
-
-        Raises:
-            EvaluationNotFoundError: there is no such evaluation.
-        """
-        return BRIDGE.call(self._async.get_evaluation(evaluation_id, timeout=timeout))
-
-    def list_evaluations(
-        self,
-        env_name: str | None = None,
-        suite_id: str | None = None,
-        skip: int = 0,
-        limit: int = 50,
-        *,
-        team_id: str | None = None,
-        timeout: float | None = None,
-    ) -> EvaluationList:
-        """Return one page of evaluations, newest first.
-
-        Args:
-            env_name, suite_id: only those of this environment or suite.
-            skip: how many to pass over.
-            limit: how many to return, 1 to 1,000.
-            team_id: only those of this team; default is the client's team.
-            timeout: seconds in all; default 60.
-
-        Raises:
-            UsageError: `skip` or `limit` is out of range.
-        """
-        return BRIDGE.call(
-            self._async.list_evaluations(
-                env_name,
-                suite_id,
-                skip,
-                limit,
-                team_id=team_id,
-                timeout=timeout,
-            ),
-        )
-
-    def iter_evaluations(
-        self,
-        env_name: str | None = None,
-        suite_id: str | None = None,
-        *,
-        team_id: str | None = None,
-        page_size: int = 100,
-    ) -> CloseableIterator[Evaluation]:
-        """Yield every evaluation, newest first, reading page by page.
-
-        Raises:
-            UsageError: `page_size` is out of range.
-        """
-        return BRIDGE.iterate(
-            self._async.iter_evaluations(env_name, suite_id, team_id=team_id, page_size=page_size),
-        )
 
     def update_evaluation(
         self,
@@ -319,122 +271,3 @@ class EvalsClient(ResourceClient):
             EvaluationNotFoundError: there is no such evaluation.
         """
         BRIDGE.call(self._async.delete_evaluation(evaluation_id, timeout=timeout))
-
-    def get_samples(
-        self,
-        evaluation_id: str,
-        page: int = 1,
-        limit: int = 100,
-        *,
-        timeout: float | None = None,
-    ) -> SamplePage:
-        """Return one page of samples, in input order, each equal to what was pushed.
-
-        Args:
-            evaluation_id: of what.
-            page: from 1.
-            limit: samples per page, 1 to 1,000.
-            timeout: seconds in all; default 60.
-
-        Raises:
-            EvaluationNotFoundError: there is no such evaluation.
-            UsageError: `page` or `limit` is out of range.
-        """
-        return BRIDGE.call(self._async.get_samples(evaluation_id, page, limit, timeout=timeout))
-
-    def iter_samples(
-        self,
-        evaluation_id: str,
-        *,
-        page_size: int = 100,
-    ) -> CloseableIterator[dict[str, Any]]:
-        """Yield every sample of an evaluation, in input order, reading page by page.
-
-        Raises:
-            EvaluationNotFoundError: there is no such evaluation.
-            UsageError: `page_size` is out of range.
-        """
-        return BRIDGE.iterate(self._async.iter_samples(evaluation_id, page_size=page_size))
-
-    def wait_for_evaluation(
-        self,
-        evaluation_id: str,
-        *,
-        poll_interval: float | None = None,
-        timeout: float | None = None,
-    ) -> Evaluation:
-        """Wait until an evaluation has a final status (COMPLETED, FAILED, CANCELLED or TIMEOUT) and
-        return it.
-
-        Args:
-            evaluation_id: which.
-            poll_interval: seconds between looks; by default they grow from 0.25 to 10.
-            timeout: seconds to wait; default 86,400 (a day), ``math.inf`` without end.
-
-        Raises:
-            APITimeoutError: it is not final in time.
-            EvaluationNotFoundError: there is no such evaluation.
-        """
-        return BRIDGE.call(
-            self._async.wait_for_evaluation(
-                evaluation_id,
-                poll_interval=poll_interval,
-                timeout=timeout,
-            ),
-        )
-
-    def create_hosted_evaluation(
-        self,
-        environment_ids: Sequence[str],
-        inference_model: str,
-        eval_config: Mapping[str, Any],
-        *,
-        name: str | None = None,
-        team_id: str | None = None,
-        timeout: float | None = None,
-    ) -> HostedEvaluation:
-        """Ask the platform to run an evaluation itself, one per environment.
-
-        Args:
-            environment_ids: environments to evaluate in.
-            inference_model: model id, such as ``openai/gpt-4.1-mini``.
-            eval_config: how: ``num_examples``, ``rollouts_per_example``, ``env_args`` and so on.
-            name: what it is called.
-            team_id: team to run it for; default is the client's team.
-            timeout: seconds in all; default 60.
-
-        Raises:
-            InvalidEvaluationError: no environment or model; before any request.
-        """
-        return BRIDGE.call(
-            self._async.create_hosted_evaluation(
-                environment_ids,
-                inference_model,
-                eval_config,
-                name=name,
-                team_id=team_id,
-                timeout=timeout,
-            ),
-        )
-
-    def cancel_hosted_evaluation(
-        self,
-        evaluation_id: str,
-        *,
-        timeout: float | None = None,
-    ) -> dict[str, Any]:
-        """Stop a hosted evaluation; harmless when it has ended. Returns the answer, with
-        ``message`` if there is one.
-
-        Raises:
-            EvaluationNotFoundError: there is no such evaluation.
-        """
-        return BRIDGE.call(self._async.cancel_hosted_evaluation(evaluation_id, timeout=timeout))
-
-    def get_hosted_logs(self, evaluation_id: str, *, timeout: float | None = None) -> str:
-        """Return the whole log of a hosted evaluation so far, "" while there is none.
-
-        Raises:
-            EvaluationNotFoundError: there is no such evaluation.
-        """
-        return BRIDGE.call(self._async.get_hosted_logs(evaluation_id, timeout=timeout))

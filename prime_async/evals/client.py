@@ -3,51 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prime_async import ids
-from prime_async.errors import (
-    InvalidEvaluationError,
-    NotFoundError,
-    UsageError,
-)
+from prime_async.errors import InvalidEvaluationError, UsageError
 from prime_async.evals.environments import (
     EnvironmentSpec,
     check_environments,
     environments_or_dataset,
     resolve_environments,
 )
-from prime_async.evals.models import (
-    Evaluation,
-    EvaluationList,
-    HostedEvaluation,
-    SamplePage,
-)
-from prime_async.evals.pages import decode_samples
-from prime_async.evals.push import Progress, not_found
+from prime_async.evals.hosted import AsyncHostedEvals
+from prime_async.evals.models import Evaluation
+from prime_async.evals.push import Progress
 from prime_async.evals.pushing import PushOptions, push_samples
+from prime_async.evals.reading import evaluation_path
 from prime_async.evals.receipts import PushReceipt
 from prime_async.evals.sources import Samples
 from prime_async.evals.sync import SyncResult, sync_pushes
-from prime_async.evals.waiting import wait_until_terminal
-from prime_async.requests import check_range, given, read_record
-from prime_async.resources import AsyncResourceClient
-from prime_async.transport import (
-    DEFAULT_TIMEOUT,
-    Replay,
-    Response,
-    check_timeout,
-    deadline,
-    path_segment,
-)
+from prime_async.requests import given, read_record
+from prime_async.transport import DEFAULT_TIMEOUT, check_timeout, deadline
 
 __all__ = ["AsyncEvalsClient"]
 
-MAX_PAGE = 1000
+_DAY = 86_400.0
 
 
-class AsyncEvalsClient(AsyncResourceClient):
+class AsyncEvalsClient(AsyncHostedEvals):
     """Client of the evaluations API: create, push, finalize, read back.
 
     Args and errors of the constructor: see :class:`AsyncResourceClient`.
@@ -191,7 +174,9 @@ class AsyncEvalsClient(AsyncResourceClient):
         )
         return await push_samples(self._api, samples, options)
 
-    async def sync_pushes(self, progress_callback: Progress | None = None) -> list[SyncResult]:
+    async def sync_pushes(
+        self, progress_callback: Progress | None = None, *, timeout: float | None = None
+    ) -> list[SyncResult]:
         """Deliver what earlier pushes to this platform left on disk: spooled samples and
         interrupted files.
 
@@ -200,12 +185,18 @@ class AsyncEvalsClient(AsyncResourceClient):
 
         Args:
             progress_callback: called with the number of samples settled since the last call.
+            timeout: seconds in all; default 86,400 (a day). What is not delivered by then stays
+                kept.
 
         Returns:
             One result per push that was found; its ``problem`` is None when everything is
             delivered.
+
+        Raises:
+            APITimeoutError: it took too long.
         """
-        return await sync_pushes(self._api, progress=progress_callback)
+        with deadline(check_timeout(timeout, _DAY), "delivering what is kept on disk"):
+            return await sync_pushes(self._api, progress=progress_callback)
 
     async def finalize_evaluation(
         self,
@@ -219,7 +210,7 @@ class AsyncEvalsClient(AsyncResourceClient):
         Raises:
             EvaluationNotFoundError: there is no such evaluation.
         """
-        path = f"{_path(evaluation_id)}/finalize"
+        path = f"{evaluation_path(evaluation_id)}/finalize"
         response = await self._send(
             evaluation_id,
             "POST",
@@ -229,78 +220,6 @@ class AsyncEvalsClient(AsyncResourceClient):
             idempotency_key=ids.new_id("finalize"),
         )
         return read_record(response, Evaluation)
-
-    async def get_evaluation(
-        self, evaluation_id: str, *, timeout: float | None = None
-    ) -> Evaluation:
-        """Return one evaluation.
-
-        Raises:
-            EvaluationNotFoundError: there is no such evaluation.
-        """
-        response = await self._send(evaluation_id, "GET", _path(evaluation_id), timeout=timeout)
-        return read_record(response, Evaluation)
-
-    async def list_evaluations(
-        self,
-        env_name: str | None = None,
-        suite_id: str | None = None,
-        skip: int = 0,
-        limit: int = 50,
-        *,
-        team_id: str | None = None,
-        timeout: float | None = None,
-    ) -> EvaluationList:
-        """Return one page of evaluations, newest first.
-
-        Args:
-            env_name, suite_id: only those of this environment or suite.
-            skip: how many to pass over.
-            limit: how many to return, 1 to 1,000.
-            team_id: only those of this team; default is the client's team.
-            timeout: seconds in all; default 60.
-
-        Raises:
-            UsageError: `skip` or `limit` is out of range.
-        """
-        check_range("skip", skip, 0, None)
-        check_range("limit", limit, 1, MAX_PAGE)
-        transport = await self._api.connect()
-        response = await transport.request(
-            "GET",
-            "/evaluations/",
-            params={
-                "skip": skip,
-                "limit": limit,
-                "environment_name": env_name or None,
-                "suite_id": suite_id or None,
-                "team_id": team_id or self._api.team_id or None,
-            },
-            timeout=timeout,
-        )
-        return read_record(response, EvaluationList)
-
-    async def iter_evaluations(
-        self,
-        env_name: str | None = None,
-        suite_id: str | None = None,
-        *,
-        team_id: str | None = None,
-        page_size: int = 100,
-    ) -> AsyncIterator[Evaluation]:
-        """Yield every evaluation, newest first, reading page by page.
-
-        Raises:
-            UsageError: `page_size` is out of range.
-        """
-        skip = 0
-        while True:
-            page = await self.list_evaluations(env_name, suite_id, skip, page_size, team_id=team_id)
-            for evaluation in page.evaluations:
-                yield evaluation
-            skip += len(page.evaluations)
-            if not page.evaluations or skip >= page.total:
-                return
 
     async def update_evaluation(
         self,
@@ -339,14 +258,16 @@ class AsyncEvalsClient(AsyncResourceClient):
         )
         if not body:
             raise UsageError("nothing to change: give at least one field", field="name")
-        if body.get("tags") == []:
-            # The official clients send [] for "no change" too, so our platform takes null for
-            # "none"; the official service is not known to. Reading first tells which one this is.
-            await self.get_evaluation(evaluation_id, timeout=timeout)
-            body["tags"] = None if (await self._api.connect()).features else []
-        response = await self._send(
-            evaluation_id, "PUT", _path(evaluation_id), json=body, timeout=timeout
-        )
+        seconds = check_timeout(timeout, DEFAULT_TIMEOUT)
+        with deadline(seconds, f"updating evaluation {evaluation_id}"):
+            if body.get("tags") == []:
+                # The official clients send [] for "no change" too, so our platform takes null for
+                # "none"; the official service is not known to. Reading first tells which this is.
+                await self.get_evaluation(evaluation_id, timeout=math.inf)
+                body["tags"] = None if (await self._api.connect()).features else []
+            response = await self._send(
+                evaluation_id, "PUT", evaluation_path(evaluation_id), json=body, timeout=math.inf
+            )
         return read_record(response, Evaluation)
 
     async def delete_evaluation(self, evaluation_id: str, *, timeout: float | None = None) -> None:
@@ -355,160 +276,10 @@ class AsyncEvalsClient(AsyncResourceClient):
         Raises:
             EvaluationNotFoundError: there is no such evaluation.
         """
-        await self._send(evaluation_id, "DELETE", _path(evaluation_id), timeout=timeout)
-
-    async def get_samples(
-        self, evaluation_id: str, page: int = 1, limit: int = 100, *, timeout: float | None = None
-    ) -> SamplePage:
-        """Return one page of samples, in input order, each equal to what was pushed.
-
-        Args:
-            evaluation_id: of what.
-            page: from 1.
-            limit: samples per page, 1 to 1,000.
-            timeout: seconds in all; default 60.
-
-        Raises:
-            EvaluationNotFoundError: there is no such evaluation.
-            UsageError: `page` or `limit` is out of range.
-        """
-        check_range("page", page, 1, None)
-        check_range("limit", limit, 1, MAX_PAGE)
-        response = await self._send(
-            evaluation_id,
-            "GET",
-            f"{_path(evaluation_id)}/samples",
-            params={"page": page, "limit": limit},
-            timeout=timeout,
-        )
-        return await decode_samples(response)
-
-    async def iter_samples(
-        self, evaluation_id: str, *, page_size: int = 100
-    ) -> AsyncIterator[dict[str, Any]]:
-        """Yield every sample of an evaluation, in input order, reading page by page.
-
-        Raises:
-            EvaluationNotFoundError: there is no such evaluation.
-            UsageError: `page_size` is out of range.
-        """
-        number = 1
-        while True:
-            page = await self.get_samples(evaluation_id, number, page_size)
-            for sample in page.samples:
-                yield sample
-            if not page.samples or not (page.has_more or number * page_size < page.total):
-                return
-            number += 1
-
-    async def wait_for_evaluation(
-        self,
-        evaluation_id: str,
-        *,
-        poll_interval: float | None = None,
-        timeout: float | None = None,
-    ) -> Evaluation:
-        """Wait until an evaluation has a final status (COMPLETED, FAILED, CANCELLED or TIMEOUT) and
-        return it.
-
-        Args:
-            evaluation_id: which.
-            poll_interval: seconds between looks; by default they grow from 0.25 to 10.
-            timeout: seconds to wait; default 86,400 (a day), ``math.inf`` without end.
-
-        Raises:
-            APITimeoutError: it is not final in time.
-            EvaluationNotFoundError: there is no such evaluation.
-        """
-        return await wait_until_terminal(
-            lambda: self.get_evaluation(evaluation_id), evaluation_id, poll_interval, timeout
-        )
-
-    async def create_hosted_evaluation(
-        self,
-        environment_ids: Sequence[str],
-        inference_model: str,
-        eval_config: Mapping[str, Any],
-        *,
-        name: str | None = None,
-        team_id: str | None = None,
-        timeout: float | None = None,
-    ) -> HostedEvaluation:
-        """Ask the platform to run an evaluation itself, one per environment.
-
-        Args:
-            environment_ids: environments to evaluate in.
-            inference_model: model id, such as ``openai/gpt-4.1-mini``.
-            eval_config: how: ``num_examples``, ``rollouts_per_example``, ``env_args`` and so on.
-            name: what it is called.
-            team_id: team to run it for; default is the client's team.
-            timeout: seconds in all; default 60.
-
-        Raises:
-            InvalidEvaluationError: no environment or model; before any request.
-        """
-        if isinstance(environment_ids, str) or not environment_ids:
-            raise InvalidEvaluationError(
-                "environment_ids is not a list of ids", field="environment_ids"
-            )
-        if not inference_model:
-            raise InvalidEvaluationError("inference_model is empty", field="inference_model")
-        transport = await self._api.connect()
-        body = {
-            "environment_ids": list(environment_ids),
-            "inference_model": inference_model,
-            "eval_config": eval_config,
-            "name": name,
-            "team_id": team_id or self._api.team_id or None,
-        }
-        response = await transport.request(
-            "POST",
-            "/hosted-evaluations",
-            json=given(body),
-            timeout=timeout,
-            idempotency_key=ids.new_id("hosted"),
-        )
-        return read_record(response, HostedEvaluation)
-
-    async def cancel_hosted_evaluation(
-        self, evaluation_id: str, *, timeout: float | None = None
-    ) -> dict[str, Any]:
-        """Stop a hosted evaluation; harmless when it has ended. Returns the answer, with
-        ``message`` if there is one.
-
-        Raises:
-            EvaluationNotFoundError: there is no such evaluation.
-        """
-        path = f"/hosted-evaluations/{path_segment(evaluation_id, 'evaluation_id')}/cancel"
-        response = await self._send(
-            evaluation_id, "PATCH", path, timeout=timeout, replay=Replay.SAFE
-        )
-        return response.json()
-
-    async def get_hosted_logs(self, evaluation_id: str, *, timeout: float | None = None) -> str:
-        """Return the whole log of a hosted evaluation so far, "" while there is none.
-
-        Raises:
-            EvaluationNotFoundError: there is no such evaluation.
-        """
-        path = f"/hosted-evaluations/{path_segment(evaluation_id, 'evaluation_id')}/logs"
-        response = await self._send(evaluation_id, "GET", path, timeout=timeout)
-        return str(response.json().get("logs") or "")
-
-    async def _send(self, evaluation_id: str, method: str, path: str, **options: Any) -> Response:
-        """Send a request about one evaluation; a 404 says which."""
-        transport = await self._api.connect()
-        try:
-            return await transport.request(method, path, **options)
-        except NotFoundError as error:
-            raise not_found(evaluation_id, error) from error
+        await self._send(evaluation_id, "DELETE", evaluation_path(evaluation_id), timeout=timeout)
 
 
 def _checked_tags(tags: Sequence[str] | None) -> list[str] | None:
     if isinstance(tags, str):
         raise UsageError("tags is a single text", field="tags", hint=f"tags=[{tags!r}]")
     return None if tags is None else list(tags)
-
-
-def _path(evaluation_id: str) -> str:
-    return f"/evaluations/{path_segment(evaluation_id, 'evaluation_id')}"
