@@ -4,10 +4,9 @@ Everything public is importable from here and loaded on first use; importing the
 nothing and starts nothing.
 """
 
-from typing import TYPE_CHECKING
-
 from prime_async._lazy import lazy_exports
 
+TYPE_CHECKING = False  # see _lazy.py
 if TYPE_CHECKING:
     from prime_async._version import (
         __version__ as __version__,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from prime_async.evals.batches import MAX_PAYLOAD_BYTES
 from prime_async.evals.client import AsyncEvalsClient
 from prime_async.evals.environments import EnvironmentSpec
 from prime_async.evals.files import FileCheck
@@ -32,6 +33,7 @@ __all__ = [
     "FileCheck",
     "HostedEvaluation",
     "InterruptedPush",
+    "MAX_PAYLOAD_BYTES",
     "PushReceipt",
     "RefusedSample",
     "ResolvedEnvironment",

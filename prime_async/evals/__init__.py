@@ -1,10 +1,12 @@
 """Evaluations: the client, its models and receipts."""
 
-from typing import TYPE_CHECKING
-
 from prime_async._lazy import lazy_exports
 
+TYPE_CHECKING = False  # see _lazy.py
 if TYPE_CHECKING:
+    from prime_async.evals.batches import (
+        MAX_PAYLOAD_BYTES as MAX_PAYLOAD_BYTES,
+    )
     from prime_async.evals.client import (
         AsyncEvalsClient as AsyncEvalsClient,
     )
@@ -67,6 +69,7 @@ __all__ = [
     "FileCheck",
     "HostedEvaluation",
     "InterruptedPush",
+    "MAX_PAYLOAD_BYTES",
     "PushReceipt",
     "RefusedSample",
     "ResolvedEnvironment",
@@ -90,6 +93,7 @@ __getattr__, __dir__ = lazy_exports(
         "FileCheck": "prime_async.evals.files",
         "HostedEvaluation": "prime_async.evals.models",
         "InterruptedPush": "prime_async.evals.sync",
+        "MAX_PAYLOAD_BYTES": "prime_async.evals.batches",
         "PushReceipt": "prime_async.evals.receipts",
         "RefusedSample": "prime_async.evals.receipts",
         "ResolvedEnvironment": "prime_async.evals.models",
