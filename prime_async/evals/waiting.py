@@ -25,9 +25,12 @@ async def wait_until_terminal(
     timeout: float | None,
 ) -> Evaluation:
     """Look until the status is final. A given interval is kept to exactly, never shortened."""
-    if poll_interval is not None and not poll_interval > 0:
+    if poll_interval is not None and not (
+        isinstance(poll_interval, int | float) and poll_interval > 0
+    ):
         raise UsageError(
-            f"poll_interval is {poll_interval!r}; it must be positive", field="poll_interval"
+            f"poll_interval is {poll_interval!r}; it must be a positive number of seconds",
+            field="poll_interval",
         )
     seconds = check_timeout(timeout, _DEFAULT_TIMEOUT)
     pause = poll_interval or _FIRST_PAUSE
