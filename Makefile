@@ -37,8 +37,9 @@ lint: $(VENV)/dev ## format, lint, types, layers, generated code
 	$(BIN)/lint-imports
 	$(BIN)/python -m prime_sync._generate --check
 
-generate: $(VENV)/dev ## write the sync facade again from the async sources
+generate: $(VENV)/dev ## write the sync facade, the command reference and the help pages again
 	$(BIN)/python -m prime_sync._generate
+	$(BIN)/python -m prime_async_cli.reference docs/cli.md cli/prime_async_cli/help_pages.txt
 
 bench: $(VENV)/bench ## ours beside the official packages and a floor, in one run
 	$(BIN)/python -m benchmarks

@@ -9,6 +9,7 @@ import asyncclick
 
 from prime_async_cli.command import Entry, Group
 from prime_async_cli.driver import TERMINATED, Terminated, drive
+from prime_async_cli.pages import WIDTH
 from prime_async_cli.session import Session
 from prime_async_cli.streams import screen_width
 
@@ -74,7 +75,7 @@ async def run(arguments: Sequence[str], session: Session) -> int:
         The exit code the command chose.
     """
     try:
-        width = max(50, min(80, screen_width()) - 2)
+        width = max(50, min(WIDTH, screen_width() - 2))
         starting = root.make_context(PROGRAM, list(arguments), obj=session, terminal_width=width)
         async with await starting as ctx:
             return int(await root.invoke(ctx) or 0)

@@ -1,7 +1,8 @@
-"""The reference page, made from the command tree.
+"""The reference page and the ready-made help pages, both made from the command tree.
 
-``python -m prime_async_cli.reference`` prints it, ``... FILE`` writes it, ``--check FILE`` says
-whether the file is what it would write.
+``python -m prime_async_cli.reference FILE...`` writes them, ``--check FILE...`` says whether the
+files are what it would write; without arguments the reference page is printed. A file called
+``*.txt`` gets the help pages.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ import asyncclick
 from prime_async_cli import streams
 from prime_async_cli.app import root
 from prime_async_cli.command import Command, Group
+from prime_async_cli.pages import MARK, WIDTH
 from prime_async_cli.tree import Node, walk
 
-__all__ = ["main", "reference"]
+__all__ = ["help_pages", "main", "reference"]
 
 _INTRODUCTION = """\
 # The `prime-async` command
 
-<!-- Made by `python -m prime_async_cli.reference docs/cli.md`; a test compares the two. -->
+<!-- Made by `make generate`; a test compares it with the commands. -->
 
 ## What holds for every command
 
@@ -129,22 +131,36 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def main(arguments: list[str]) -> int:
-    """Print, write or check the page; 1 when a checked file is not up to date."""
-    streams.prepare()
-    if not arguments:
-        streams.write(reference())
-        return 0
-    file = Path(arguments[-1])
-    if arguments[0] != "--check":
-        file.write_text(reference(), "utf-8")
-        return 0
-    if file.is_file() and file.read_text("utf-8") == reference():
-        return 0
-    streams.write(
-        f"{file} is not up to date: python -m prime_async_cli.reference {file}\n", error=True
+def help_pages() -> str:
+    """Return the help page of every command, each after a line with its words."""
+    return "".join(
+        f"{MARK}{' '.join(node.words)}\n{node.command.get_help(node.context)}\n"
+        for node in walk(root, width=WIDTH)
     )
-    return 1
+
+
+def main(arguments: list[str]) -> int:
+    """Print, write or check; 1 when a checked file is not up to date."""
+    streams.prepare()
+    check = arguments[:1] == ["--check"]
+    files = [Path(name) for name in arguments[check:]]
+    if not files:
+        streams.write(reference())
+    old = [file for file in files if not _is_up_to_date(file)]
+    for file in old:
+        if check:
+            streams.write(f"{file} is not up to date: make generate\n", error=True)
+        else:
+            file.write_text(_made_for(file), "utf-8", newline="\n")
+    return int(check and bool(old))
+
+
+def _made_for(file: Path) -> str:
+    return help_pages() if file.suffix == ".txt" else reference()
+
+
+def _is_up_to_date(file: Path) -> bool:
+    return file.is_file() and file.read_text("utf-8") == _made_for(file)
 
 
 if __name__ == "__main__":

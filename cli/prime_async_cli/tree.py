@@ -28,9 +28,17 @@ class Node(NamedTuple):
     short: str
 
 
-def walk(group: Group, context: asyncclick.Context | None = None) -> Iterator[Node]:
-    """Yield the group itself and everything below it, in the order of the help pages."""
-    here = context or asyncclick.Context(group, info_name=group.name)
+def walk(
+    group: Group, context: asyncclick.Context | None = None, *, width: int | None = None
+) -> Iterator[Node]:
+    """Yield the group itself and everything below it, in the order of the help pages.
+
+    Args:
+        group: where to begin.
+        context: its context, to yield only what is below it.
+        width: columns of the help pages.
+    """
+    here = context or asyncclick.Context(group, info_name=group.name, terminal_width=width)
     if context is None:
         yield Node((), group, here, "")
     for name in group.list_commands(here):

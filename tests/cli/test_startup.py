@@ -7,10 +7,14 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import pytest
+from prime_async_cli.app import root
+from prime_async_cli.pages import ready_page
+from prime_async_cli.tree import Node, walk
 
-from tests.cli.harness import COMMAND, run_command
+from tests.cli.harness import COMMAND, Ran, run_command
 
 HEAVY = {
     "aiohttp",
@@ -34,6 +38,13 @@ from prime_async_cli.__main__ import main
 main()
 sys.stderr.write("\\n@@" + json.dumps(sorted(sys.modules)))
 """
+
+
+def modules_loaded_by_python() -> set[str]:
+    """What the interpreter and this measurement load."""
+    code = "import json, sys; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    return set(json.loads(done.stdout))
 
 
 def modules_loaded_by(*arguments: str, **env: str) -> set[str]:
@@ -69,18 +80,48 @@ def test_FR45_light_commands_load_nothing_heavy(arguments: tuple[str, ...]) -> N
     assert not modules_loaded_by(*arguments) & HEAVY
 
 
-def test_version_does_not_even_load_the_command_tree() -> None:
-    """`--version` alone ends before asyncclick."""
-    assert not modules_loaded_by("--version") & {"asyncclick", "msgspec"}
+TREE = {"asyncclick", "contextlib", "inspect", "msgspec", "typing"}
 
 
-def test_root_help_loads_no_command_module() -> None:
-    """The one-line helps come from the tables, not from the commands."""
-    loaded = modules_loaded_by("--help")
+@pytest.mark.parametrize(
+    "arguments", [("--version",), ("--help",), ("-h",), ("eval", "push", "--help")], ids=" ".join
+)
+def test_version_and_help_do_not_even_load_the_command_tree(arguments: tuple[str, ...]) -> None:
+    """The pages lie ready: what is loaded beside the interpreter are a few files of ours."""
+    before = modules_loaded_by_python()
+    loaded = modules_loaded_by(*arguments) - before
+    assert not loaded & TREE
+    assert len(loaded) < 20, loaded
+
+
+def test_a_narrow_screen_gets_a_page_of_its_own() -> None:
+    """Below 80 columns the page is made to measure, without loading the commands of a group."""
+    narrow = run_command("eval", "--help", env={"COLUMNS": "60"})
+    assert max(map(len, narrow.out.splitlines())) <= 60
+    loaded = modules_loaded_by("--help", COLUMNS="60")
     assert {name for name in loaded if name.startswith("prime_async_cli.commands")} == set()
-    loaded = modules_loaded_by("eval", "--help")
+    loaded = modules_loaded_by("eval", "--help", COLUMNS="60")
     assert "prime_async_cli.commands.evals" in loaded
     assert "prime_async_cli.commands.evals.read" not in loaded
+
+
+@pytest.mark.parametrize(
+    "node", list(walk(root)), ids=lambda node: " ".join(node.words) or "(root)"
+)
+def test_the_ready_made_pages_are_what_the_commands_say(
+    node: Node, inside: Callable[..., Ran]
+) -> None:
+    """help_pages.txt is up to date; `make generate` writes it."""
+    assert ready_page(list(node.words)) == inside(*node.words, "--help").out
+
+
+def test_what_has_no_page_is_left_to_the_tree() -> None:
+    """Unknown words, second names and values in between."""
+    assert ready_page(["eval", "nosuch"]) is None
+    assert ready_page(["eval", "ls"]) is None
+    assert ready_page(["eval", "push"]) is not None
+    assert run_command("eval", "ls", "--help").out.startswith("Usage: prime-async eval ls")
+    assert run_command("eval", "nosuch", "--help").code == 2
 
 
 def test_completion_loads_nothing_heavy() -> None:
