@@ -7,7 +7,7 @@ import math
 import platform
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -60,7 +60,7 @@ class _Call:
     path: str
     url: str
     params: list[tuple[str, str]]
-    headers: dict[str, str]
+    headers: dict[str, str] = field(repr=False)  # the key is in it, and tools print local variables
     body: Body | None
     safe: bool
     deduplicated_by: str | None
@@ -106,7 +106,7 @@ class Transport:
             "User-Agent": user_agent
             or f"prime-async/{__version__} python/{platform.python_version()}",
         }
-        self._authorization = f"Bearer {api_key}" if api_key else None
+        self._key = api_key or None
         self._sessions = SessionPool(self.base_url, unix_socket)
         self._gate = Gate()
         self._features: frozenset[str] | None = None
@@ -229,8 +229,8 @@ class Transport:
         seconds: float,
     ) -> _Call:
         merged = {**self._headers, **(headers or {})}
-        if auth and self._authorization:
-            merged["Authorization"] = self._authorization
+        if auth and self._key:
+            merged["Authorization"] = f"Bearer {self._key}"
         return _Call(
             method=method,
             path=path,
@@ -342,6 +342,7 @@ class Transport:
             method=call.method,
             url=call.url,
             replayable=call.safe,
+            key=self._key,
         )
         if error.retry_after is not None and raw.status in (429, 503):
             self._gate.close_for(min(error.retry_after, MAX_RETRY_AFTER))

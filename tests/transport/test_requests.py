@@ -300,13 +300,18 @@ async def test_features_are_learned_and_kept(stub: Stub, transport: Transport) -
 
 
 async def test_nothing_secret_in_words(stub: Stub) -> None:
-    """No key in reprs, nor in an error whose answer repeats it in the address."""
-    async with _closing(Transport(base_url=stub.url, api_key="CANARY-KEY")) as made:
-        stub.script(Answer(401, json={"detail": "bad key"}))
-        with pytest.raises(APIError) as caught:
-            await made.request("GET", "/a")
-    for words in (repr(made), repr(caught.value), str(caught.value), str(vars(caught.value))):
-        assert "CANARY" not in words
+    """No key in reprs, nor in an error whose answer sends it back in every place."""
+    key = "CANARY-KEY"
+    fault = {"detail": [{"loc": [key], "msg": key}], "error": {"code": key, "message": key}}
+    async with _closing(Transport(base_url=stub.url, api_key=key)) as made:
+        for answer in (Answer(401, json=fault), Answer(500, body=f"<p>{key}".encode())):
+            headers = {"X-Request-Id": key}
+            stub.script(Answer(answer.status, headers=headers, body=answer.encoded()))
+            with pytest.raises(APIError, match=r"\*\*\*") as caught:
+                await made.request("GET", "/a")
+            error = caught.value
+            for words in (repr(made), repr(error), str(error), str(vars(error))):
+                assert "CANARY" not in words
 
 
 async def test_redirects_are_followed_with_the_key_on_the_same_host_only(stub: Stub) -> None:
