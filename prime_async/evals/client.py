@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import anyio
+
 from prime_async import ids
 from prime_async.errors import InvalidEvaluationError, UsageError
 from prime_async.evals.environments import (
@@ -23,7 +25,7 @@ from prime_async.evals.receipts import PushReceipt
 from prime_async.evals.sources import Samples
 from prime_async.evals.sync import SyncResult, sync_pushes
 from prime_async.requests import given, read_record
-from prime_async.transport import DEFAULT_TIMEOUT, check_timeout, deadline
+from prime_async.transport import DEFAULT_TIMEOUT, check_timeout, deadline, time_left
 
 __all__ = ["AsyncEvalsClient"]
 
@@ -78,31 +80,33 @@ class AsyncEvalsClient(AsyncHostedEvals):
         environments = environments_or_dataset(environments, dataset, run_id)
         check_environments(environments)
         labels = _checked_tags(tags) or []
-        with deadline(check_timeout(timeout, DEFAULT_TIMEOUT), f"creating evaluation {name!r}"):
+        seconds = check_timeout(timeout, DEFAULT_TIMEOUT)
+        until = anyio.current_time() + seconds
+        with deadline(seconds, f"creating evaluation {name!r}"):
             transport = await self._api.connect()
             resolved = await resolve_environments(transport, environments, self._api.team_id)
-            body: dict[str, Any] = {
-                "name": name,
-                "environments": resolved or None,
-                "suite_id": suite_id,
-                "run_id": run_id,
-                "model_name": model_name,
-                "dataset": dataset,
-                "framework": framework,
-                "task_type": task_type,
-                "description": description,
-                "metadata": metadata,
-                "metrics": metrics,
-                "is_public": is_public,
-                "team_id": self._api.team_id or None,
-            }
-            response = await transport.request(
-                "POST",
-                "/evaluations/",
-                json={**given(body), "tags": labels},
-                timeout=math.inf,  # the deadline around it counts
-                idempotency_key=ids.new_id("create"),
-            )
+        body: dict[str, Any] = {
+            "name": name,
+            "environments": resolved or None,
+            "suite_id": suite_id,
+            "run_id": run_id,
+            "model_name": model_name,
+            "dataset": dataset,
+            "framework": framework,
+            "task_type": task_type,
+            "description": description,
+            "metadata": metadata,
+            "metrics": metrics,
+            "is_public": is_public,
+            "team_id": self._api.team_id or None,
+        }
+        response = await transport.request(
+            "POST",
+            "/evaluations/",
+            json={**given(body), "tags": labels},
+            timeout=time_left(until),  # not the deadline above: this one may have been carried out
+            idempotency_key=ids.new_id("create"),
+        )
         evaluation = read_record(response, Evaluation)
         if not evaluation.evaluation_id:
             raise response.broken("has no evaluation_id")
