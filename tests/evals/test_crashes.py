@@ -110,7 +110,7 @@ async def test_the_platform_is_killed_and_comes_back_in_time(platform: ProcessPl
             await asyncio.to_thread(platform.kill)
             await asyncio.to_thread(platform.start)
 
-    patient = RetryPolicy(tries=10, first_delay=0.2, max_delay=1.0, jitter=0.5)
+    patient = RetryPolicy(tries=200, first_delay=0.1, max_delay=0.3, jitter=0.5)
     async with (
         AsyncAPIClient(KEY, base_url=platform.url, retry=patient) as api,
         AsyncEvalsClient(api) as client,

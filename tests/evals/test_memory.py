@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from prime_async.evals import AsyncEvalsClient
-from tests.meters import LoopLag, PeakRss
+from tests.meters import PeakRss
 
 SIZE = 8_000
 FEW, MANY = 800, 8_000
@@ -111,31 +113,57 @@ async def test_a_list_is_not_copied(sink: str, text: str) -> None:
     assert growth < 24, f"{growth:.1f} MiB"
 
 
+class LoopHold:
+    """The most CPU time one turn of the loop took, in seconds.
+
+    Not wall time: that also counts what other processes of a busy machine take from this one.
+    """
+
+    def __init__(self) -> None:
+        self.worst = 0.0
+        self.turns = 0
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _watch(self) -> None:
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            self.worst = max(self.worst, time.thread_time() - before)
+            self.turns += 1
+
+
+async def test_the_meter_sees_a_turn_that_takes_long() -> None:
+    """A turn that computes for 80 ms is seen as one of that length, however busy the machine."""
+    async with LoopHold() as hold:
+        await asyncio.sleep(0)
+        end = time.thread_time() + 0.08
+        while time.thread_time() < end:
+            pass
+        await asyncio.sleep(0)
+    assert 0.08 <= hold.worst < 0.12
+
+
 @pytest.mark.parametrize("kind", ["list", *STREAMS])
 async def test_the_loop_stays_free(sink: str, tmp_path: Path, kind: str) -> None:
-    """While 64 MB go out, nothing holds the loop for long (the official client: over a second)."""
-    worst = []
-    async with AsyncEvalsClient("k", base_url=sink) as client:
-        for _ in range(3):  # the best of three: other processes of a busy machine are no stall
-            source = list(_samples(MANY)) if kind == "list" else STREAMS[kind](tmp_path, MANY)
-            async with LoopLag() as lag:
-                await client.push_samples("e1", source)
-            assert lag.ticks > 5
-            worst.append(lag.worst)
-            if lag.worst < 0.1:
-                break
-    assert min(worst) < 0.1, worst
+    """While 64 MB go out, no turn of the loop is long (the official client: over a second)."""
+    source = list(_samples(MANY)) if kind == "list" else STREAMS[kind](tmp_path, MANY)
+    async with AsyncEvalsClient("k", base_url=sink) as client, LoopHold() as hold:
+        await client.push_samples("e1", source)
+    assert hold.turns > 50
+    assert hold.worst < 0.05
 
 
 async def test_one_large_sample_does_not_hold_the_loop(sink: str) -> None:
-    """Samples of several megabytes are sent in slices."""
+    """Samples of several megabytes are sent in slices; only encoding one takes a while."""
     samples = [{"example_id": n, "answer": "x" * (5 * MEBIBYTE)} for n in range(6)]
-    worst = []
-    async with AsyncEvalsClient("k", base_url=sink) as client:
-        for _ in range(3):
-            async with LoopLag() as lag:
-                await client.push_samples("e1", samples)
-            worst.append(lag.worst)
-            if lag.worst < 0.1:
-                break
-    assert min(worst) < 0.1, worst
+    async with AsyncEvalsClient("k", base_url=sink) as client, LoopHold() as hold:
+        await client.push_samples("e1", samples)
+    assert hold.worst < 0.1

@@ -13,7 +13,7 @@ from prime_async.evals.batches import OVERHEAD, TARGET_BYTES, Batch, Packer
 from prime_async.evals.encoding import SLICE_BYTES, Chunk, SampleEncoder, join
 from prime_async.spool import Ranges
 
-PROPERTY = settings(max_examples=150, deadline=None)
+PROPERTY = settings(max_examples=80, deadline=None)
 
 LIMIT = 400
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 import tomllib
@@ -72,7 +73,8 @@ def _modules(folders: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
             yield ".".join(parts).removesuffix(".__init__"), path
 
 
-def _imported(path: Path) -> set[str]:
+@functools.cache
+def _imported(path: Path) -> frozenset[str]:
     """Name the packages a file imports, anywhere in it, by its source."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -80,7 +82,7 @@ def _imported(path: Path) -> set[str]:
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module.partition(".")[0])
-    return found
+    return frozenset(found)
 
 
 def _importers(package: str, folders: tuple[str, ...] = SHIPPED) -> set[str]:

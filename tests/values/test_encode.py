@@ -235,7 +235,7 @@ def test_strict_changes_nothing_about_finite_values(value: Any) -> None:
 
 
 @PROPERTY
-@given(st.lists(st.dictionaries(KEYS, VALUES, max_size=3), min_size=1, max_size=5))
+@given(st.lists(st.dictionaries(KEYS, VALUES, max_size=2), min_size=1, max_size=3))
 def test_many_at_once_as_one_by_one(records: list[dict[Any, Any]]) -> None:
     """Records written with one call are the ones written one by one, or the call declines."""
     together = values.encode_plain_records(records)
