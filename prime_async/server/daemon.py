@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,14 @@ class Daemon:
             self.report({"busy": True})
             return BUSY
         try:
-            asyncio.run(self._serve())
+            name, factory = _fastest_loop()
+            with asyncio.Runner(loop_factory=factory) as runner:
+                runner.run(self._serve(name))
         finally:
             lock.release()
         return 0
 
-    async def _serve(self) -> None:
+    async def _serve(self, loop: str) -> None:
         before = await to_thread.run_sync(set_state_aside, self.paths)
         port, note = await to_thread.run_sync(self._choose_port, before)
         path = await to_thread.run_sync(self.paths.socket)
@@ -77,6 +80,7 @@ class Daemon:
         stop = asyncio.Event()
         with _ended_by_signals(stop):
             listening = await server.start()
+            log_event(logging.INFO, "serving", version=__version__, loop=loop)
             try:
                 state = await to_thread.run_sync(self._publish, listening, before)
                 self.report({"ready": True, "notes": [note] if note else []})
@@ -105,6 +109,15 @@ class Daemon:
         write_state(self.paths, state)
         publish(self.paths, state.address())
         return state
+
+
+def _fastest_loop() -> tuple[str, Callable[[], asyncio.AbstractEventLoop] | None]:
+    """Return uvloop where it is installed (the extra ``fast``), else the standard loop."""
+    try:
+        uvloop = import_module("uvloop")
+    except ImportError:
+        return "asyncio", None
+    return "uvloop", uvloop.new_event_loop
 
 
 def _read_key(path: Path) -> str:
