@@ -5,6 +5,7 @@ of all areas.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -224,7 +225,9 @@ class AsyncAPIClient:
     async def _start_local(self) -> None:
         from prime_async import local
 
-        await local.ensure_running()
+        address = await local.ensure_running()
+        for note in address.notes:  # another port than before, another version: see LocalAddress
+            logging.getLogger("prime_async.local").warning(note)
         self._settings = self._load()
 
     @staticmethod

@@ -4,6 +4,7 @@ It runs as one daemon per home directory, in its own process: nothing here impor
 """
 
 from prime_async.local.address import LocalAddress
+from prime_async.local.context import make_current_if_unset
 from prime_async.local.control import LocalStatus, Stopped, status, stop
 from prime_async.local.paths import LocalPaths
 from prime_async.local.start import ensure_running
@@ -14,6 +15,7 @@ __all__ = [
     "LocalStatus",
     "Stopped",
     "ensure_running",
+    "make_current_if_unset",
     "status",
     "stop",
 ]

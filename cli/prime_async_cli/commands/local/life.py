@@ -32,20 +32,21 @@ async def start(session: Session, port: int | None) -> None:
     Where nothing else is configured it becomes the current context. JSON: {"started", "base_url",
     "unix_socket", "pid", "version", "data_dir", "log", "current_context"}.
     """
+    from anyio import to_thread
+
     from prime_async import local
 
     address = await local.ensure_running(port=port)
     now = await local.status()
-    context = _made_current(session)
+    current = session.context is None and await to_thread.run_sync(local.make_current_if_unset)
     for note in address.notes:
         session.output.warn(note)
     if session.output.json:
-        session.output.document(
-            {"started": address.started, **_facts(now), "current_context": context}
-        )
+        facts = {"started": address.started, **_facts(now)}
+        session.output.document({**facts, "current_context": "local" if current else None})
         return
     _say_started(session, address, now)
-    if context == "local":
+    if current:
         session.output.text("nothing else was configured: `local` is the current context now")
 
 
@@ -53,22 +54,6 @@ def _say_started(session: Session, address: LocalAddress, now: LocalStatus) -> N
     verb = "started" if address.started else "already runs"
     session.output.text(f"the local platform {verb}: {address.base_url} (process {now.pid})")
     session.output.note('any client talks to it after: eval "$(prime-async local env)"')
-
-
-def _made_current(session: Session) -> str | None:
-    """Choose the context ``local`` where no other place was ever chosen; return it if so."""
-    from prime_async.config import LOCAL, PRODUCTION
-
-    settings = session.settings()
-    untouched = (
-        settings.context == PRODUCTION
-        and settings.api_key is None
-        and settings.origins["base_url"] == "default"
-    )
-    if not untouched or session.context is not None:
-        return None
-    session.store().use_context(LOCAL)
-    return LOCAL
 
 
 @command("status")
