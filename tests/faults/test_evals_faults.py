@@ -76,7 +76,11 @@ CALLS = [
     ),
     Call("get_evaluation", lambda c, e, t: c.get_evaluation(e, timeout=t), "/evaluations/"),
     Call("list_evaluations", lambda c, _, t: c.list_evaluations(timeout=t), "/evaluations/"),
-    Call("iter_evaluations", lambda c, _, t: _drain(c.iter_evaluations()), "/evaluations/"),
+    Call(
+        "iter_evaluations",
+        lambda c, _, t: _drain(c.iter_evaluations(timeout=t)),
+        "/evaluations/",
+    ),
     Call(
         "update_evaluation",
         lambda c, e, t: c.update_evaluation(e, name="new", timeout=t),
@@ -84,7 +88,7 @@ CALLS = [
     ),
     Call("delete_evaluation", lambda c, e, t: c.delete_evaluation(e, timeout=t), "/evaluations/"),
     Call("get_samples", lambda c, e, t: c.get_samples(e, timeout=t), "/samples"),
-    Call("iter_samples", lambda c, e, t: _drain(c.iter_samples(e)), "/samples"),
+    Call("iter_samples", lambda c, e, t: _drain(c.iter_samples(e, timeout=t)), "/samples"),
     Call(
         "wait_for_evaluation",
         lambda c, e, t: c.wait_for_evaluation(e, timeout=t),
@@ -106,6 +110,12 @@ CALLS = [
     Call(
         "get_hosted_logs",
         lambda c, e, t: c.get_hosted_logs(e, timeout=t),
+        "/logs$",
+        local=False,
+    ),
+    Call(
+        "iter_hosted_logs",
+        lambda c, e, t: _drain(c.iter_hosted_logs(e, timeout=t)),
         "/logs$",
         local=False,
     ),
@@ -185,12 +195,7 @@ async def test_the_platform_is_down(setting: Setting, call: Call) -> None:
         assert receipt.undelivered or receipt.unknown
 
 
-@pytest.mark.parametrize(
-    # The pages of an iterator have the client's own deadline.
-    "call",
-    [call for call in CALLS if not call.name.startswith("iter_")],
-    ids=str,
-)
+@pytest.mark.parametrize("call", CALLS, ids=str)
 async def test_the_platform_is_silent(setting: Setting, call: Call) -> None:
     """No answer at all: the call ends by its deadline."""
     evaluation_id = await _prepare(setting, call)
