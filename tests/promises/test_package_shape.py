@@ -38,6 +38,7 @@ IMPORTERS = {
         "prime_async.transport",
         "prime_async_cli.commands",
         "prime_async_cli.commands.evals",
+        "prime_async_cli.commands.local",
     },
     "asyncclick": {
         "prime_async_cli",
