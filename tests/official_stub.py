@@ -11,10 +11,10 @@ from typing import Any
 
 from tests.stub import Answer, Request, Stub
 
-__all__ = ["OfficialStub"]
+__all__ = ["EVALUATION", "FEATURES", "OfficialStub"]
 
 EVALUATION = "eval-1"
-_FEATURES = {"X-Prime-Features": "idempotency, sample-ranges"}
+FEATURES = {"X-Prime-Features": "idempotency, sample-ranges"}
 
 
 class OfficialStub(Stub):
@@ -34,7 +34,8 @@ class OfficialStub(Stub):
         self.largest = largest
         self.answer: Callable[[Request, list[Any]], Answer] | None = None
         self._by_index: dict[tuple[str, int], Any] = {}
-        self._headers = _FEATURES if features else {}
+        self._headers = FEATURES if features else {}
+        self.default = Answer(json={}, headers=self._headers)
         self._features = features
         evaluation = Answer(
             json={"evaluation_id": EVALUATION, "name": "e", "status": "COMPLETED"},

@@ -86,7 +86,7 @@ class Answer:
         delay: seconds before the head.
         length: a Content-Length other than the true one.
         end: after the body: "keep" the connection, "close" it, "cut" it (FIN, whatever was
-            promised), "reset" it or stay "silent" without closing.
+            promised), "reset" it or stay "silent" for as long as the client waits.
     """
 
     status: int = 200
@@ -235,7 +235,10 @@ class Stub:
             answer = _PROXY_LOGIN_NEEDED
         else:
             answer = await self._choose(request)
-        return await _send(answer, request, writer)
+        again = await _send(answer, request, writer)
+        if answer.end == "silent":
+            await reader.read()  # until the client leaves
+        return again
 
     async def _log(self, connection: int, head: http1.Head) -> Request:
         request = Request(
@@ -306,8 +309,6 @@ async def _send(answer: Answer, request: Request, writer: asyncio.StreamWriter) 
         await asyncio.sleep(answer.delay)
     if answer.status:
         await _write(answer, request, writer)
-    if answer.end == "silent":
-        await asyncio.Event().wait()
     if answer.end == "reset":
         http1.reset(writer)
     return answer.end == "keep" and request.headers.get("Connection", "").lower() != "close"

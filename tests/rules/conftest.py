@@ -1,0 +1,74 @@
+"""A face, and platforms that the environment points it at."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from prime_async.transport import RetryBudget
+from tests.cli.conftest import inside
+from tests.cli.harness import CANARY, Ran
+from tests.faces import Face
+from tests.official_stub import OfficialStub
+from tests.platform import RunningPlatform, running_platform
+from tests.rules.surfaces import CommandSurface, PythonSurface, Surface
+
+__all__ = ["inside"]
+
+
+@pytest.fixture
+def surface(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    inside: Callable[..., Ran],
+) -> Surface:
+    """The face that the row of the table asks for."""
+    if request.param == "command":
+        return CommandSurface(inside, tmp_path)
+    return PythonSurface(Face(request.param), tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def retry_budget(monkeypatch: pytest.MonkeyPatch) -> RetryBudget:
+    """Repeats without a pause, and a budget of the test's own."""
+    # The jitter draws from the whole of the delay: its luckiest draw is no delay at all.
+    lucky = types.SimpleNamespace(random=lambda: 1.0)
+    monkeypatch.setattr("prime_async.transport.policy.random", lucky)
+    budget = RetryBudget()
+    monkeypatch.setattr("prime_async.transport.client.process_budget", budget)
+    return budget
+
+
+@pytest.fixture
+async def official(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OfficialStub]:
+    """A platform of the official wire: posts append, no keys."""
+    async with OfficialStub() as stub:
+        point_at(monkeypatch, stub.url)
+        yield stub
+
+
+@pytest.fixture
+async def indexed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OfficialStub]:
+    """A platform that knows keys and sample ranges, in a few lines that a test can bend."""
+    async with OfficialStub(features=True) as stub:
+        point_at(monkeypatch, stub.url)
+        yield stub
+
+
+@pytest.fixture
+async def platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[RunningPlatform]:
+    """The embedded platform, with a key that must be seen nowhere."""
+    async with running_platform(tmp_path, api_key=CANARY) as running:
+        point_at(monkeypatch, running.url)
+        yield running
+
+
+def point_at(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Let the environment name a platform."""
+    monkeypatch.setenv("PRIME_API_BASE_URL", url)
+    monkeypatch.setenv("PRIME_API_KEY", CANARY)

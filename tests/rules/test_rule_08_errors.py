@@ -1,0 +1,135 @@
+"""Rule 8: one tree of errors. What happened, to what, what to do: in words and attributes."""
+
+from __future__ import annotations
+
+import pytest
+
+from prime_async import errors
+from tests.official_stub import EVALUATION, OfficialStub
+from tests.rules.surfaces import CommandSurface, Surface
+from tests.rules.table import scenario
+from tests.stub import NOTHING, Answer
+
+STATUSES = {
+    400: errors.BadRequestError,
+    401: errors.UnauthorizedError,
+    402: errors.PaymentRequiredError,
+    403: errors.ForbiddenError,
+    404: errors.EvaluationNotFoundError,
+    405: errors.MethodNotAllowedError,
+    409: errors.ConflictError,
+    413: errors.PayloadTooLargeError,
+    418: errors.APIError,
+    422: errors.ValidationError,
+    429: errors.RateLimitError,
+    500: errors.ServerError,
+    503: errors.ServerError,
+}
+
+
+@scenario(8)
+async def test_each_status_is_a_class_with_its_facts(
+    surface: Surface, official: OfficialStub
+) -> None:
+    """Class, status, code and request id; the message names the request and the platform's word."""
+    for status, kind in STATUSES.items():
+        official.route(
+            "GET",
+            ".*/evaluations/.*",
+            Answer(
+                status,
+                headers={"X-Request-Id": f"req-{status}"},
+                json={"detail": "because", "error": {"code": f"code_{status}"}},
+            ),
+        )
+        outcome = await surface.get(EVALUATION)
+        assert outcome.kind == kind.__name__
+        assert outcome.facts["status"] == status
+        assert outcome.facts["code"] == f"code_{status}"
+        assert outcome.facts["request_id"] == f"req-{status}"
+        assert "because" in outcome.said
+        assert EVALUATION in outcome.said, "it does not say what it happened to"
+        if outcome.error is not None:
+            assert isinstance(outcome.error, errors.APIError)
+            assert outcome.error.status_code == status
+        else:
+            assert outcome.exit_code == 1
+
+
+@scenario(8)
+async def test_refused_fields_are_named(surface: Surface, official: OfficialStub) -> None:
+    """A 422 says which field, and why."""
+    entry = {"loc": ["body", "name"], "msg": "is too long", "type": "value_error"}
+    official.route("PUT", ".*", Answer(422, json={"detail": [entry]}))
+    outcome = await surface.update(EVALUATION)
+    assert outcome.kind == "ValidationError"
+    assert "name" in outcome.said
+    assert "is too long" in outcome.said
+    if isinstance(outcome.error, errors.ValidationError):
+        assert outcome.error.errors == [entry]
+
+
+@scenario(8)
+async def test_what_is_no_answer_is_told_apart(surface: Surface, official: OfficialStub) -> None:
+    """Not JSON, of another shape, cut off, no connection: each has its own class, and a request."""
+    cases = {
+        "ProtocolError": Answer(body=b"<html>"),
+        "APIConnectionError": Answer(body=b"{}", length=100, end="cut"),
+    }
+    for kind, answer in cases.items():
+        official.route("GET", ".*/evaluations/.*", answer)
+        outcome = await surface.get(EVALUATION)
+        assert outcome.kind == kind
+        assert f"/api/v1/evaluations/{EVALUATION}" in outcome.said
+    official.route("GET", ".*/evaluations/.*", Answer(json={"evaluation_id": [1]}))
+    assert "evaluation_id" in (await surface.get(EVALUATION)).said
+    official.route("GET", ".*/evaluations/.*", NOTHING)
+    assert (await surface.get(EVALUATION)).kind == "APIConnectionError"
+    await official.aclose()
+    gone = await surface.get(EVALUATION)
+    assert gone.kind == "APIConnectionError"
+    assert official.url in gone.said
+
+
+@scenario(8)
+async def test_without_a_key_both_ways_out_are_named(
+    surface: Surface, official: OfficialStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is sent; the error names the variable and the embedded platform."""
+    monkeypatch.delenv("PRIME_API_KEY")
+    outcome = await surface.get(EVALUATION)
+    assert outcome.kind == "UnauthorizedError"
+    assert "PRIME_API_KEY" in outcome.said
+    assert "local" in outcome.said
+    assert official.requests == []
+
+
+@scenario(8)
+async def test_a_bad_argument_is_refused_before_any_request(
+    surface: Surface, official: OfficialStub
+) -> None:
+    """A usage error: ``ValueError`` in Python, exit code 2 on the command line."""
+    outcome = await surface.get("../whoami")
+    assert outcome.kind == "UsageError"
+    assert "'../whoami' is not an id" in outcome.said
+    assert official.requests == []
+    if outcome.error is not None:
+        assert isinstance(outcome.error, ValueError)
+        assert outcome.facts["field"] == "evaluation_id"
+    else:
+        assert outcome.exit_code == 2
+
+
+@scenario(8, not_async="an exception is read by programs", not_sync="as on the async face")
+async def test_a_person_reads_what_where_and_next(
+    surface: CommandSurface, official: OfficialStub
+) -> None:
+    """Three lines on standard error, nothing on standard output, no traceback; exit code 1."""
+    official.route("GET", ".*/evaluations/.*", Answer(404, json={"detail": "Not Found"}))
+    ran = await surface.read("eval", "get", EVALUATION)
+    assert (ran.code, ran.out) == (1, "")
+    what, where, *_, then = ran.err.splitlines()
+    assert what.startswith("error: ")
+    assert EVALUATION in what
+    assert where.startswith("  where: GET http://")
+    assert then.startswith("  next:  `prime-async eval list`")
