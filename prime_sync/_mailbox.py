@@ -40,8 +40,8 @@ class Mailbox:
 
         The core gets what ``fn`` returns or raises. Ctrl-C in ``fn`` ends the call.
         """
-        if fn is None:
-            return None
+        if not callable(fn):
+            return fn  # None, or what the core refuses by name
 
         async def post(*args: P.args, **kwargs: P.kwargs) -> Any:
             result = await self._post(functools.partial(fn, *args, **kwargs))

@@ -231,8 +231,6 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_a_wrong_call(face: Face, row: Row, stub: Stub) -> None:
     """The right error, the field in it, something to do next in words, no request."""
-    if (row.name, face.name) == ("callback is no function", "sync"):
-        pytest.xfail("the sync face wraps whatever it is given")
     async with face.AsyncEvalsClient("key", base_url=stub.url) as client:
         with pytest.raises(row.kind) as caught:
             await row.call(client)
