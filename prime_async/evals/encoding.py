@@ -178,7 +178,18 @@ class SampleEncoder:
             return samples
         return copies
 
+    def fits(self, data: bytes) -> bool:
+        """Say whether a sample can be sent, as it is or trimmed; nothing is noted."""
+        return len(data) <= self.limit or self._shortened(data) is not None
+
     def _trimmed(self, index: int, data: bytes) -> bytes | None:
+        found = self._shortened(data)
+        if found is None:
+            return None
+        shorter, self.trimmed[index] = found
+        return shorter
+
+    def _shortened(self, data: bytes) -> tuple[bytes, tuple[str, ...]] | None:
         fields = _FIELDS.decode(data)
         gone: list[str] = []
         for name in self._trim:
@@ -186,6 +197,5 @@ class SampleEncoder:
                 gone.append(name)
                 shorter = msgspec.json.encode(fields)
                 if len(shorter) <= self.limit:
-                    self.trimmed[index] = tuple(gone)
-                    return shorter
+                    return shorter, tuple(gone)
         return None

@@ -46,7 +46,7 @@ class FileCheck:
     Attributes:
         path: the file.
         samples: how many samples it holds.
-        oversized: lines too large to send.
+        oversized: lines too large to send, after trimming where that was asked for.
         rewritten: indexes of the lines that are not sent as they stand.
         info: how the file looked, to notice a change.
     """
@@ -59,12 +59,17 @@ class FileCheck:
 
 
 def check_jsonl(
-    path: Path, *, limit: int, rename_id: bool = False, mapping: RowMapping | None = None
+    path: Path,
+    encoder: SampleEncoder,
+    *,
+    rename_id: bool = False,
+    mapping: RowMapping | None = None,
 ) -> FileCheck:
     """Read a JSONL file once and check every line. Blocks: call it in a thread.
 
     Args:
-        limit: bytes a sample may have.
+        path: the file.
+        encoder: knows what is too large; nothing is noted in it.
         rename_id: copy ``id`` to ``example_id`` where that key is missing.
         mapping: what one line stands for, when it is not one sample.
 
@@ -81,7 +86,7 @@ def check_jsonl(
             except LineError as error:
                 faults.add(line, error)
             else:
-                _count(check, line, produced, limit)
+                _count(check, line, produced, encoder)
     except (OSError, LineError) as error:
         raise _unreadable(path, error) from error
     faults.raise_any()
@@ -89,22 +94,23 @@ def check_jsonl(
     return check
 
 
-def _count(check: FileCheck, line: Line, produced: list[Any], limit: int) -> None:
+def _count(check: FileCheck, line: Line, produced: list[Any], encoder: SampleEncoder) -> None:
     for sample in produced:
         if not isinstance(sample, bytes):
             check.rewritten.add(check.samples)
-        if (size := _size(sample)) > limit:
-            check.oversized.append(OversizedLine(line.number, check.samples, size))
+        data = _encoded(sample)
+        if not encoder.fits(data):
+            check.oversized.append(OversizedLine(line.number, check.samples, len(data)))
         check.samples += 1
 
 
-def _size(sample: Any) -> int:
+def _encoded(sample: Any) -> bytes:
     if isinstance(sample, bytes):
-        return len(sample)
+        return sample
     try:
-        return len(values.encode_record(sample))
+        return values.encode_record(sample)
     except ValueEncodingError:
-        return 0  # refused by name when its turn to be sent comes
+        return b""  # refused by name when its turn to be sent comes
 
 
 class _Faults:
@@ -185,7 +191,7 @@ class JsonlSource:
         """Check the whole file, before the first sample is asked for; see :func:`check_jsonl`."""
         self._check = check_jsonl(
             self.path,
-            limit=self._encoder.limit,
+            self._encoder,
             rename_id=self._rename_id,
             mapping=self._mapping,
         )

@@ -233,7 +233,28 @@ def _take_entry(spool: Spool, push_id: str, meta: Meta) -> tuple[EntryWriter, bo
             path=existing.path,
             hint="wait until that has ended",
         )
+    if _is_of_an_earlier_file(writer, meta):
+        return _renewed(writer, spool, push_id, meta), False
     return writer, False
+
+
+def _is_of_an_earlier_file(writer: EntryWriter, meta: Meta) -> bool:
+    before = writer.state().meta
+    if before is None or before.source is None or meta.source is None:
+        return False
+    return not meta.source.same_content(before.source)
+
+
+def _renewed(writer: EntryWriter, spool: Spool, push_id: str, meta: Meta) -> EntryWriter:
+    """Begin the journal of a file that has grown again, with what is known of its deliveries."""
+    known = writer.state()
+    writer.remove(discard=True)
+    renewed = spool.create(KIND, push_id, meta)
+    if known.unknown:
+        renewed.cut(known.unknown)
+    if known.acked:
+        renewed.ack(known.acked)
+    return renewed
 
 
 def _close_entry(writer: EntryWriter, total: int | None, remove: bool) -> None:

@@ -27,7 +27,7 @@ from prime_async.evals.sources import Samples, open_source
 from prime_async.spool import Meta, Ranges
 from prime_async.transport import Transport, check_timeout, deadline, path_segment
 
-__all__ = ["LASTING", "PushOptions", "push_samples", "stored_ranges"]
+__all__ = ["LASTING", "Opened", "PushOptions", "push_opened", "push_samples", "stored_ranges"]
 
 DEFAULT_CONCURRENT = 4
 DEFAULT_TIMEOUT = 86_400.0
@@ -87,6 +87,10 @@ class PushOptions:
             timeout=check_timeout(timeout, DEFAULT_TIMEOUT),
         )
 
+    def encoder(self) -> SampleEncoder:
+        """Make the encoder of this push."""
+        return SampleEncoder(limit=self.ceiling - OVERHEAD, strict=self.strict, trim=self.trim)
+
     def lasting(self) -> dict[str, Any]:
         """Return what a later process needs to go on in the same way; arguments of `checked`."""
         given = {"max_payload_bytes": self.ceiling, "strict": self.strict, "trim": self.trim}
@@ -144,32 +148,53 @@ async def push_samples(
     """
     until = anyio.current_time() + options.timeout
     with deadline(options.timeout, f"preparing the push to {options.token.evaluation_id}"):
-        push = await _prepare(api, samples, options, keeper)
+        encoder, skip = options.encoder(), Ranges()
+        source = await open_source(samples, encoder, skip)
+        push = await _prepare(api, Opened(source, encoder, skip), options, keeper)
+    return await push.run(options.timeout, until=until)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A source that is open.
+
+    Attributes:
+        source: gives the samples.
+        encoder: encodes or measures them; the source keeps this very object.
+        skip: what it passes over; the source keeps this very set, which is filled before the first
+            sample is read.
+    """
+
+    source: Source
+    encoder: SampleEncoder
+    skip: Ranges
+
+
+async def push_opened(api: AsyncAPIClient, opened: Opened, options: PushOptions) -> PushReceipt:
+    """Push a source that was opened, and a file that was checked, before it was clear where to."""
+    until = anyio.current_time() + options.timeout
+    with deadline(options.timeout, f"preparing the push to {options.token.evaluation_id}"):
+        push = await _prepare(api, opened, options, None)
     return await push.run(options.timeout, until=until)
 
 
 async def _prepare(
-    api: AsyncAPIClient, samples: Samples, options: PushOptions, keeper: Keeper | None
+    api: AsyncAPIClient, opened: Opened, options: PushOptions, keeper: Keeper | None
 ) -> Push:
-    encoder = SampleEncoder(
-        limit=options.ceiling - OVERHEAD, strict=options.strict, trim=options.trim
-    )
-    # The source keeps this very set; it is filled before the first sample is read. Where the
-    # platform keeps ranges, its word replaces the token's: what that calls unknown may be missing.
-    skip = Ranges()
-    source = await open_source(samples, encoder, skip)
     transport = await api.connect()
     token = options.token
     if options.continues:
+        # Where the platform keeps ranges, its word replaces the token's: what that calls unknown
+        # may be missing.
         token = await _as_the_platform_knows_it(transport, token)
-    skip.update(token.settled)
+    opened.skip.update(token.settled)
     if keeper is None:
-        keeper = await _keeper(api, source, token, options)
+        keeper = await _keeper(api, opened.source, token, options)
     return Push(
         transport,
         token,
-        source,
-        Ledger(token, encoder, keeper),
+        opened.source,
+        Ledger(token, opened.encoder, keeper),
         keeper,
         ceiling=options.ceiling,
         max_concurrent=options.max_concurrent,

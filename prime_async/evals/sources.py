@@ -130,9 +130,18 @@ def _checked_source(path: Path, encoder: SampleEncoder, skip: Ranges) -> JsonlSo
     return source
 
 
-def check_path(path: str | Path, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> FileCheck:
+def check_path(
+    path: str | Path,
+    *,
+    max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+    trim: Sequence[str] = (),
+) -> FileCheck:
     """Check a JSONL file or result folder as a push would, without pushing. Blocks: call it in a
     thread.
+
+    Args:
+        path: the file or folder.
+        max_payload_bytes, trim: as for ``push_samples``.
 
     Returns:
         How many samples it holds, and which of them are too large for a request.
@@ -141,7 +150,7 @@ def check_path(path: str | Path, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) 
         InvalidSampleError: the file cannot be read or has broken lines.
         InvalidEvaluationError: the folder is no result folder.
     """
-    encoder = SampleEncoder(limit=max_payload_bytes - OVERHEAD)
+    encoder = SampleEncoder(limit=max_payload_bytes - OVERHEAD, trim=trim)
     return jsonl_source(Path(path), encoder, Ranges()).check()
 
 

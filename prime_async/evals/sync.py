@@ -26,6 +26,7 @@ from prime_async.evals.pushing import (
     stored_ranges,
 )
 from prime_async.evals.receipts import PushReceipt, ResumeToken
+from prime_async.evals.verifiers import samples_file
 from prime_async.spool import (
     DataRecord,
     EntryWriter,
@@ -51,6 +52,7 @@ class InterruptedPush:
         base_url, context: where it was going.
         path: its entry in the spool.
         file: the file it was pushing, or None when the samples themselves are in the spool.
+        changed: that file is gone, or not what it was when it was checked.
         undelivered: samples known not to be confirmed; for a file that was never read to its end
             there may be more.
         running: True while the process that pushes it is alive.
@@ -68,6 +70,7 @@ class InterruptedPush:
     running: bool
     resume_token: str
     fault: str | None = None
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +88,28 @@ class SyncResult:
     problem: str | None
 
 
-def interrupted_pushes(spool: Spool | None = None) -> list[InterruptedPush]:
+def interrupted_pushes(
+    spool: Spool | None = None, *, file: Path | str | None = None
+) -> list[InterruptedPush]:
     """List the pushes that left something, oldest first. Reads files: call it in a thread.
 
     Args:
         spool: default is the user's, ``~/.prime/spool``.
+        file: only those of this file or result folder.
+
+    Raises:
+        InvalidEvaluationError: `file` is a folder, and not a result folder.
     """
     spool = spool or default_spool()
+    wanted = None if file is None else samples_file(file).resolve()
     if spool is None:
         return []
-    found = (_look_at(entry) for entry in spool.entries(KIND))
-    return [push for push in found if push is not None]
+    found = [push for entry in spool.entries(KIND) if (push := _look_at(entry)) is not None]
+    return [push for push in found if wanted is None or _is_of(push, wanted)]
+
+
+def _is_of(push: InterruptedPush, file: Path) -> bool:
+    return push.file is not None and push.file.resolve() == file
 
 
 def _look_at(entry: SpoolEntry) -> InterruptedPush | None:
@@ -136,6 +150,7 @@ def _describe(entry: SpoolEntry, state: SpoolState, meta: Meta) -> InterruptedPu
         undelivered=state.undelivered.total,
         running=entry.holder() is not None,
         resume_token=str(token),
+        changed=meta.source is not None and not _unchanged(meta.source),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from prime_async.errors import InvalidEvaluationError
 from prime_async.evals.lines import LineError, decoded, numbered_lines
 
-__all__ = ["ResultRun", "find_runs", "load_run", "trace_samples"]
+__all__ = ["ResultRun", "find_runs", "load_run", "samples_file", "trace_samples"]
 
 METADATA, RESULTS, TRACES = "metadata.json", "results.jsonl", "traces.jsonl"
 
@@ -79,6 +79,16 @@ def load_run(path: Path | str) -> ResultRun:
         field="path",
         hint=f"it holds {METADATA} and {RESULTS}, or {TRACES}",
     )
+
+
+def samples_file(path: Path | str) -> Path:
+    """Return the file whose lines a path stands for: itself, or that of the result folder it is.
+
+    Raises:
+        InvalidEvaluationError: a folder that is no result folder.
+    """
+    path = Path(path)
+    return load_run(path).samples if path.is_dir() or path.name == METADATA else path
 
 
 def find_runs(start: Path) -> list[Path]:
