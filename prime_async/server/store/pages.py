@@ -19,8 +19,11 @@ from prime_async.server.store.schema import sample_chunks
 
 __all__ = ["Directories", "Slice", "plan", "read_slices"]
 
-_KEPT_CHUNKS = 1_000_000
-"""Chunks in all kept directories together: 16 bytes each."""
+_KEPT_BYTES = 16 * 1024 * 1024
+"""All kept directories together."""
+
+_BARE_BYTES = 512
+"""A directory beside its chunks: most evaluations have one chunk, and few bytes in it."""
 
 WINDOW_BYTES = 1024 * 1024
 
@@ -37,6 +40,8 @@ class Slice:
 class _Directory:
     """Where each chunk of an evaluation begins: positions ascending, the chunk's row beside it."""
 
+    __slots__ = ("chunks", "positions", "total")
+
     def __init__(self, rows: Iterable[Sequence[int]]) -> None:
         self.total = 0
         self.positions = array("q")
@@ -46,13 +51,21 @@ class _Directory:
             self.chunks.append(number)
             self.total += count
 
+    @property
+    def size(self) -> int:
+        """Bytes it takes, more or less."""
+        return _BARE_BYTES + len(self.chunks) * 2 * self.chunks.itemsize
+
 
 class Directories:
-    """The directories of the evaluations read last."""
+    """The directories of the evaluations read last, as many as fit into ``_KEPT_BYTES``."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, _Directory] = OrderedDict()
-        self._chunks = 0
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
     def get(self, evaluation: int, total: int) -> _Directory | None:
         """The directory of an evaluation that holds so many samples."""
@@ -63,18 +76,18 @@ class Directories:
         return directory
 
     def put(self, evaluation: int, directory: _Directory) -> None:
-        """Keep a directory, dropping the ones used longest ago when there are too many chunks."""
+        """Keep a directory, dropping the ones used longest ago when they take too much."""
         self.drop(evaluation)
         self._kept[evaluation] = directory
-        self._chunks += len(directory.chunks)
-        while self._chunks > _KEPT_CHUNKS and len(self._kept) > 1:
+        self._size += directory.size
+        while self._size > _KEPT_BYTES and len(self._kept) > 1:
             self.drop(next(iter(self._kept)))
 
     def drop(self, evaluation: int) -> None:
         """Forget an evaluation."""
         directory = self._kept.pop(evaluation, None)
         if directory is not None:
-            self._chunks -= len(directory.chunks)
+            self._size -= directory.size
 
 
 def build(connection: Connection, evaluation: int) -> _Directory:
