@@ -66,6 +66,9 @@ if TYPE_CHECKING:
         NotFoundError as NotFoundError,
     )
     from prime_async.errors import (
+        OversizedSamplesError as OversizedSamplesError,
+    )
+    from prime_async.errors import (
         PartialPushError as PartialPushError,
     )
     from prime_async.errors import (
@@ -113,6 +116,9 @@ if TYPE_CHECKING:
     from prime_async.evals.files import (
         FileCheck as FileCheck,
     )
+    from prime_async.evals.files import (
+        OversizedLine as OversizedLine,
+    )
     from prime_async.evals.models import (
         TERMINAL_STATUSES as TERMINAL_STATUSES,
     )
@@ -139,6 +145,9 @@ if TYPE_CHECKING:
     )
     from prime_async.evals.receipts import (
         ResumeToken as ResumeToken,
+    )
+    from prime_async.evals.runs import (
+        PushedRun as PushedRun,
     )
     from prime_async.evals.sources import (
         check_path as check_path,
@@ -191,12 +200,15 @@ __all__ = [
     "LocalPlatformError",
     "MethodNotAllowedError",
     "NotFoundError",
+    "OversizedLine",
+    "OversizedSamplesError",
     "PartialPushError",
     "PayloadTooLargeError",
     "PaymentRequiredError",
     "PrimeError",
     "ProtocolError",
     "PushReceipt",
+    "PushedRun",
     "RateLimitError",
     "Record",
     "RefusedSample",
@@ -249,12 +261,15 @@ __getattr__, __dir__ = lazy_exports(
         "LocalPlatformError": "prime_async.errors",
         "MethodNotAllowedError": "prime_async.errors",
         "NotFoundError": "prime_async.errors",
+        "OversizedLine": "prime_async.evals.files",
+        "OversizedSamplesError": "prime_async.errors",
         "PartialPushError": "prime_async.errors",
         "PayloadTooLargeError": "prime_async.errors",
         "PaymentRequiredError": "prime_async.errors",
         "PrimeError": "prime_async.errors",
         "ProtocolError": "prime_async.errors",
         "PushReceipt": "prime_async.evals.receipts",
+        "PushedRun": "prime_async.evals.runs",
         "RateLimitError": "prime_async.errors",
         "Record": "prime_async.models",
         "RefusedSample": "prime_async.evals.receipts",

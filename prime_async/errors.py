@@ -21,6 +21,7 @@
             ├── EvaluationNotFoundError (NotFoundError)
             ├── InvalidEvaluationError (UsageError)
             ├── InvalidSampleError (UsageError)
+            │   └── OversizedSamplesError     .oversized: which lines of a file are too large
             └── PartialPushError          .receipt: what arrived, what did not, how to resume
 
 Errors of other libraries never leave the package; they are the ``__cause__``. No message, repr or
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from prime_async.evals.files import OversizedLine
     from prime_async.evals.receipts import PushReceipt
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "LocalPlatformError",
     "MethodNotAllowedError",
     "NotFoundError",
+    "OversizedSamplesError",
     "PartialPushError",
     "PayloadTooLargeError",
     "PaymentRequiredError",
@@ -318,6 +321,20 @@ class InvalidSampleError(EvalsAPIError, UsageError):
         APIError.__init__(self, message, **kwargs)
         self.index = index
         self.field = field
+
+
+class OversizedSamplesError(InvalidSampleError):
+    """Samples of a file are larger than a request may be; raised before anything is created.
+
+    Attributes:
+        oversized: each of them: line from 1, sample index from 0, size in bytes.
+    """
+
+    def __init__(
+        self, message: str, *, oversized: tuple[OversizedLine, ...], **kwargs: Any
+    ) -> None:
+        super().__init__(message, **kwargs)
+        self.oversized = oversized
 
 
 class PartialPushError(EvalsAPIError):

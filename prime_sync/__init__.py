@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         LocalPlatformError,
         MethodNotAllowedError,
         NotFoundError,
+        OversizedSamplesError,
         PartialPushError,
         PayloadTooLargeError,
         PaymentRequiredError,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
         ValueEncodingError,
         WrongLoopError,
     )
-    from prime_async.evals.files import FileCheck
+    from prime_async.evals.files import FileCheck, OversizedLine
     from prime_async.evals.models import (
         TERMINAL_STATUSES,
         Evaluation,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         SamplePage,
     )
     from prime_async.evals.receipts import PushReceipt, RefusedSample, ResumeToken
+    from prime_async.evals.runs import PushedRun
     from prime_async.evals.sources import check_path
     from prime_async.evals.sync import InterruptedPush, SyncResult, interrupted_pushes
     from prime_async.evals.verifiers import ResultRun, find_runs, load_run
@@ -88,12 +90,15 @@ __all__ = [
     "LocalPlatformError",
     "MethodNotAllowedError",
     "NotFoundError",
+    "OversizedLine",
+    "OversizedSamplesError",
     "PartialPushError",
     "PayloadTooLargeError",
     "PaymentRequiredError",
     "PrimeError",
     "ProtocolError",
     "PushReceipt",
+    "PushedRun",
     "RateLimitError",
     "Record",
     "RefusedSample",
@@ -147,12 +152,15 @@ __getattr__, __dir__ = lazy_exports(
         "LocalPlatformError": "prime_async.errors",
         "MethodNotAllowedError": "prime_async.errors",
         "NotFoundError": "prime_async.errors",
+        "OversizedLine": "prime_async.evals.files",
+        "OversizedSamplesError": "prime_async.errors",
         "PartialPushError": "prime_async.errors",
         "PayloadTooLargeError": "prime_async.errors",
         "PaymentRequiredError": "prime_async.errors",
         "PrimeError": "prime_async.errors",
         "ProtocolError": "prime_async.errors",
         "PushReceipt": "prime_async.evals.receipts",
+        "PushedRun": "prime_async.evals.runs",
         "RateLimitError": "prime_async.errors",
         "Record": "prime_async.models",
         "RefusedSample": "prime_async.evals.receipts",

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from prime_async.evals.files import (
         FileCheck as FileCheck,
     )
+    from prime_async.evals.files import (
+        OversizedLine as OversizedLine,
+    )
     from prime_async.evals.models import (
         TERMINAL_STATUSES as TERMINAL_STATUSES,
     )
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
     )
     from prime_async.evals.receipts import (
         ResumeToken as ResumeToken,
+    )
+    from prime_async.evals.runs import (
+        PushedRun as PushedRun,
     )
     from prime_async.evals.sources import (
         check_path as check_path,
@@ -70,7 +76,9 @@ __all__ = [
     "HostedEvaluation",
     "InterruptedPush",
     "MAX_PAYLOAD_BYTES",
+    "OversizedLine",
     "PushReceipt",
+    "PushedRun",
     "RefusedSample",
     "ResolvedEnvironment",
     "ResultRun",
@@ -94,7 +102,9 @@ __getattr__, __dir__ = lazy_exports(
         "HostedEvaluation": "prime_async.evals.models",
         "InterruptedPush": "prime_async.evals.sync",
         "MAX_PAYLOAD_BYTES": "prime_async.evals.batches",
+        "OversizedLine": "prime_async.evals.files",
         "PushReceipt": "prime_async.evals.receipts",
+        "PushedRun": "prime_async.evals.runs",
         "RefusedSample": "prime_async.evals.receipts",
         "ResolvedEnvironment": "prime_async.evals.models",
         "ResultRun": "prime_async.evals.verifiers",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -22,6 +24,8 @@ from prime_async.evals.push import Progress
 from prime_async.evals.pushing import PushOptions, push_samples
 from prime_async.evals.reading import evaluation_path
 from prime_async.evals.receipts import PushReceipt
+from prime_async.evals.run_options import EvaluationKnown, RunOptions
+from prime_async.evals.runs import PushedRun, push_run
 from prime_async.evals.sources import Samples
 from prime_async.evals.sync import SyncResult, sync_pushes
 from prime_async.requests import given, read_record
@@ -177,6 +181,88 @@ class AsyncEvalsClient(AsyncHostedEvals):
             timeout=timeout,
         )
         return await push_samples(self._api, samples, options)
+
+    async def push_run(
+        self,
+        path: str | PathLike[str],
+        *,
+        env: str | None = None,
+        model_name: str | None = None,
+        name: str | None = None,
+        run_id: str | None = None,
+        evaluation_id: str | None = None,
+        is_public: bool | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        skip_oversized: bool = False,
+        trim: Sequence[str] = (),
+        push_id: str | None = None,
+        resume: str | bool | None = None,
+        finalize: bool = True,
+        max_concurrent: int | None = None,
+        progress_callback: Progress | None = None,
+        on_evaluation: EvaluationKnown | None = None,
+        timeout: float | None = None,
+    ) -> PushedRun:
+        """Push a result run: create its evaluation, push its samples, finalize it.
+
+        The file is read and checked whole first: nothing is created when lines are broken or
+        samples are too large. On a platform with sample ranges it may be repeated: the samples of a
+        file have a push id made of the evaluation id and the first record, so a second push of the
+        same file into the same evaluation changes nothing, one of a file that has grown adds what
+        is new, and a sample that differs from what is stored in its place is refused (409) and
+        named, never lost or doubled. Elsewhere a repeated push stores the samples again; a warning
+        says so.
+
+        Args:
+            path: a result folder of verifiers (either generation), a file in it, or a JSONL file.
+            env, model_name, metrics: in place of what the folder says.
+            name: of the evaluation; default ``<env>-<model>``.
+            run_id: training run that the new evaluation belongs to, in place of an environment.
+            evaluation_id: push into this evaluation; its model, framework, task type and metadata
+                become those of the run.
+            is_public: whether others see the new evaluation; the platform's default when None.
+            skip_oversized: leave out samples that are too large for a request.
+            trim: fields to leave out, in this order, of samples that are too large.
+            push_id: names the push, where two files with the same first record go into one
+                evaluation.
+            resume: go on with an interrupted push: its token, or True for the latest of this file
+                that is known on this machine. Only what is missing is sent.
+            finalize: close the evaluation once every sample is stored or left out by
+                `skip_oversized`.
+            max_concurrent, progress_callback: as for :meth:`push_samples`.
+            on_evaluation: called once with the id of the evaluation and the number of samples,
+                before the first sample is sent.
+            timeout: seconds in all; default 86,400 (a day).
+
+        Raises:
+            UsageError: an argument is wrong, or nothing is known that could be resumed.
+            InvalidEvaluationError: this is no result run, or nothing says what it belongs to.
+            InvalidSampleError: lines are broken (:class:`OversizedSamplesError`: too large).
+            PartialPushError: samples are undelivered or unknown; ``.receipt`` says which. The hint
+                of this and every later error names the evaluation and how to go on.
+            EvaluationNotFoundError, EnvironmentNotFoundError: as they say.
+        """
+        options = RunOptions.checked(
+            env=env,
+            model_name=model_name,
+            name=name,
+            run_id=run_id,
+            evaluation_id=evaluation_id,
+            is_public=is_public,
+            metrics=metrics,
+            skip_oversized=skip_oversized,
+            push_id=push_id,
+            resume=resume,
+            finalize=finalize,
+            on_evaluation=on_evaluation,
+            push={
+                "max_concurrent": max_concurrent,
+                "progress": progress_callback,
+                "trim": trim,
+                "timeout": timeout,
+            },
+        )
+        return await push_run(self, Path(path), options)
 
     async def sync_pushes(
         self, progress_callback: Progress | None = None, *, timeout: float | None = None

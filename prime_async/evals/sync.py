@@ -38,7 +38,7 @@ from prime_async.spool import (
     SpoolState,
 )
 
-__all__ = ["InterruptedPush", "SyncResult", "interrupted_pushes", "sync_pushes"]
+__all__ = ["InterruptedPush", "SyncResult", "goes_to", "interrupted_pushes", "sync_pushes"]
 
 _WINDOW = 2**20
 
@@ -106,6 +106,14 @@ def interrupted_pushes(
         return []
     found = [push for entry in spool.entries(KIND) if (push := _look_at(entry)) is not None]
     return [push for push in found if wanted is None or _is_of(push, wanted)]
+
+
+def goes_to(push: InterruptedPush, api: AsyncAPIClient) -> bool:
+    """Say whether a push was going to the platform of this client.
+
+    The embedded one stays the same when its port moves.
+    """
+    return push.base_url == api.base_url or push.context == "local" == api.settings.context
 
 
 def _is_of(push: InterruptedPush, file: Path) -> bool:
@@ -184,8 +192,7 @@ async def _sync_one(
 ) -> SyncResult:
     if push.fault is not None:
         return SyncResult(push, None, push.fault)
-    same_context = push.context == "local" == api.settings.context
-    if push.base_url != api.base_url and not same_context:
+    if not goes_to(push, api):
         return SyncResult(push, None, f"it was going to {push.base_url}, not to {api.base_url}")
     if push.running:
         return SyncResult(push, None, "it is still running in another process")

@@ -45,7 +45,9 @@ class ResultRun:
     @property
     def name(self) -> str:
         """``<env>-<model>``, the name an evaluation gets unless another is given."""
-        return f"{self.env or 'evaluation'}-{self.model or self.folder.name}"
+        bare = self.samples.name not in (RESULTS, TRACES)
+        where = self.samples.stem if bare else self.folder.name
+        return f"{self.env or 'evaluation'}-{self.model or where}"
 
 
 def is_run(folder: Path) -> bool:

@@ -9,6 +9,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,14 @@ async def _drain(items: Any) -> list[Any]:
 
 _SAMPLES = [{"example_id": 1}]
 
+
+def _file() -> Path:
+    """Write the same sample to a file, in the home of the test."""
+    file = Path.home() / "one.jsonl"
+    file.write_text('{"example_id": 1}\n')
+    return file
+
+
 CALLS = [
     Call(
         "create_evaluation",
@@ -65,6 +74,12 @@ CALLS = [
     Call(
         "push_samples",
         lambda c, e, t: c.push_samples(e, _SAMPLES, timeout=t),
+        "/samples$",
+        repeatable=False,
+    ),
+    Call(
+        "push_run",
+        lambda c, e, t: c.push_run(_file(), evaluation_id=e, finalize=False, timeout=t),
         "/samples$",
         repeatable=False,
     ),
@@ -166,7 +181,7 @@ async def test_the_answer_is_lost(setting: Setting, call: Call) -> None:
     if setting.by_index and call is CALLS[0]:
         made = [e.run_id async for e in setting.direct.iter_evaluations()]
         assert made.count(_RUN) == 1
-    if call.name == "push_samples":
+    if call.name in ("push_samples", "push_run"):
         assert await setting.stored(evaluation_id) == [1]
 
 

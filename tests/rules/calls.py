@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from prime_async import AsyncAPIClient, AsyncEvalsClient
@@ -24,6 +25,12 @@ _ARGUMENTS: dict[str, Any] = {
     "path": "/evaluations/",
 }
 """What calls are given, by the name of the argument."""
+
+_RUN = Path(__file__).parents[1] / "data" / "verifiers_run" / "gsm8k--gpt-4o-mini" / "example"
+_OWN_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "push_run": {"path": _RUN, "evaluation_id": EVALUATION},
+}
+"""What single calls are given, where the names alone do not suit them."""
 
 NO_DEADLINE = {
     "aclose": "it waits for nobody: rule 1 shows what becomes of the calls under way",
@@ -61,7 +68,8 @@ def _public_calls(kind: type) -> Iterator[PublicCall]:
         if name.startswith("_") or name in NO_DEADLINE or not asynchronous:
             continue
         taken = inspect.signature(member).parameters
-        arguments = {each: _ARGUMENTS[each] for each in taken if each in _ARGUMENTS}
+        by_name = {each: _ARGUMENTS[each] for each in taken if each in _ARGUMENTS}
+        arguments = _OWN_ARGUMENTS.get(name, by_name)
         yield PublicCall(kind, name, arguments, takes_timeout="timeout" in taken)
 
 
