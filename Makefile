@@ -6,7 +6,7 @@ export LC_ALL := C.UTF-8
 export PYTHONUTF8 := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint bench generate clean
+.PHONY: demo test test-scale lint bench generate clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,8 +27,11 @@ $(VENV)/bench: $(VENV)/dev
 demo: $(VENV)/base ## a real evaluation on the embedded platform, start to end
 	@$(BIN)/prime-async demo
 
-test: $(VENV)/dev ## all tests but the slow groups
+test: $(VENV)/dev ## all tests but those of test-scale
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-scale: $(VENV)/dev ## minutes of load, and the built package in a clean environment
+	$(BIN)/python -m pytest -m scale
 
 lint: $(VENV)/dev ## format, lint, types, layers, generated code
 	$(BIN)/ruff format --check .
