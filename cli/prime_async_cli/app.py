@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import asyncclick
 
 from prime_async_cli.command import Entry, Group
-from prime_async_cli.driver import TERMINATED, Terminated, drive
+from prime_async_cli.driver import drive
 from prime_async_cli.pages import WIDTH
 from prime_async_cli.session import Session
 from prime_async_cli.streams import screen_width
@@ -97,8 +97,8 @@ def main(arguments: Sequence[str]) -> int:
     instruction = os.environ.get(COMPLETION_VARIABLE)
     try:
         return drive(_complete(instruction) if instruction else run(arguments, session))
-    except Terminated:
-        return TERMINATED
+    except SystemExit as ended:  # SIGTERM: nobody is left to read a report
+        return int(ended.code or 0)
     except (KeyboardInterrupt, Exception) as error:
         from prime_async_cli.failures import report
 
