@@ -37,6 +37,8 @@ ENTRIES = {
 
 _HELP = """Evaluations, and the platform that stores them, from the command line.
 
+New here: `prime-async demo` runs a real evaluation on this machine; it needs no account.
+
 Agents and scripts: use --output json; everything but the one document goes to standard error. Exit
 codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted.
 """

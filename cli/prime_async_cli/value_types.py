@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from asyncclick import Context, FloatRange, Parameter, ParamType
+from asyncclick import Context, Parameter, ParamType
 
 __all__ = ["FilePath", "JsonObject", "Seconds"]
 
@@ -66,13 +66,21 @@ class FilePath(ParamType[Path]):
         return [CompletionItem(incomplete, type="file")]
 
 
-class Seconds(FloatRange):
-    """A duration; NaN and infinity are none."""
+class Seconds(ParamType[float]):
+    """A duration within bounds; NaN and infinity are none."""
 
     name = "seconds"
 
-    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> Any:
-        seconds = super().convert(value, param, ctx)
-        if not math.isfinite(seconds):
-            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+    def __init__(self, lowest: float, highest: float) -> None:
+        self.lowest = lowest
+        self.highest = highest
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> float:
+        try:
+            seconds = float(value)
+        except (TypeError, ValueError):
+            seconds = math.nan
+        if not self.lowest <= seconds <= self.highest:
+            bounds = f"{self.lowest:g} to {self.highest:g}"
+            self.fail(f"{value!r} is not a number of seconds from {bounds}", param, ctx)
         return seconds
