@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.field_reports.table import Row, rows, found_by_report
+from tests.field_reports.table import Row, found_by_report, rows
 
 ROWS = list(rows())
 

@@ -151,6 +151,7 @@ async def _save_the_key(surface: Surface) -> None:
     store.save_context("work", {"api_key": CANARY})
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="what ps shows is in /proc")
 @scenario(9)
 async def test_in_no_list_of_processes(surface: Surface, official: OfficialStub) -> None:
     """What ``ps`` shows while a call waits: title and arguments, of it and of its children."""
