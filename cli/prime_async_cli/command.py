@@ -87,6 +87,13 @@ class Command(asyncclick.Command):
             inspect.unwrap(callback)
         )
 
+    async def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        try:
+            return await super().parse_args(ctx, args)
+        except asyncclick.UsageError as error:
+            error.ctx = error.ctx or ctx  # the parser leaves it out where a value is missing
+            raise
+
     async def invoke(self, ctx: Context) -> Any:
         if self.needs_loop:
             await enter_loop()
@@ -147,8 +154,20 @@ class Group(asyncclick.Group):
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, asyncclick.Command | None, list[str]]:
         if args and args[0] not in self.entries and not ctx.resilient_parsing:
-            raise asyncclick.NoSuchCommand(args[0], possibilities=self.entries, ctx=ctx)
+            raise self._no_such_command(ctx, args[0])
         return await super().resolve_command(ctx, args)
+
+    def _no_such_command(self, ctx: Context, name: str) -> asyncclick.NoSuchCommand:
+        """Guess what was meant: the nearest name here, else one of that name further down."""
+        error = asyncclick.NoSuchCommand(name, possibilities=self.entries, ctx=ctx)
+        if not error.possibilities:
+            groups = {each: self.get_command(ctx, each) for each in self.list_commands(ctx)}
+            error.possibilities = [  # type: ignore[misc]  # Final to others, but ours to fill
+                f"{each} {name}"
+                for each, group in groups.items()
+                if isinstance(group, Group) and name in group.entries
+            ]
+        return error
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         self.format_commands(ctx, formatter)

@@ -24,6 +24,12 @@ _HINTS: tuple[tuple[type[errors.PrimeError], str], ...] = (
     (errors.ServerError, "run it again; if it stays, report the request id"),
     (errors.LocalPlatformError, "`prime-async local logs` shows what the platform says"),
 )
+_IN_OPTIONS = {
+    "env": "add --env NAME, --run-id ID or --eval-id ID",
+    "environments": "add --env NAME, --dataset NAME or --run-id ID",
+}
+"""Hints where the core speaks of its arguments, by the argument at fault."""
+
 _NO_KEY = (
     "set PRIME_API_KEY, or store one with `prime-async config set-api-key`; without an account: "
     "`prime-async local start`"
@@ -78,7 +84,7 @@ def _hint(error: errors.PrimeError) -> str | None:
     if isinstance(error, errors.UnauthorizedError) and error.status is None:
         return _NO_KEY
     if error.hint:
-        return error.hint
+        return _IN_OPTIONS.get(getattr(error, "field", None) or "", error.hint)
     for kind, hint in _HINTS:
         if isinstance(error, kind):
             return hint

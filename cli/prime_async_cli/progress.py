@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,50 +12,58 @@ from prime_async_cli import streams
 from prime_async_cli.output import Output
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
 __all__ = ["Bar", "progress"]
 
 
 class Bar:
-    """Shows how far a work has come, where somebody looks.
+    """Counts how far a work has come, and draws it where somebody looks.
 
     Attributes:
-        done: steps so far, shown or not.
-        total: steps in all, or None while that is not known.
+        done: steps so far, drawn or not.
+        total: steps in all, or None before it has begun.
     """
 
-    def __init__(self, shown: Progress | None = None, title: str = "") -> None:
+    def __init__(self, draw: Callable[[], Progress] | None = None) -> None:
         self.done = 0
         self.total: int | None = None
-        self._shown = shown
-        self._task = None if shown is None else shown.add_task(title, total=None)
+        self._draw = draw
+        self._task: TaskID | None = None
+        self._drawn: Progress | None = None
 
     def begin(self, title: str, total: int) -> None:
-        """Say what is done, and how many steps it has."""
+        """Draw the bar: what is done, and how many steps it has."""
         self.total = total
-        if self._shown is not None and self._task is not None:
-            self._shown.update(self._task, description=title, total=total)
+        if self._draw is not None and total:
+            self._drawn = self._draw()
+            self._task = self._drawn.add_task(title, total=total)
+            self._drawn.start()
 
     def advance(self, steps: int) -> None:
         """So many more steps are done."""
         self.done += steps
-        if self._shown is not None and self._task is not None:
-            self._shown.advance(self._task, steps)
+        if self._drawn is not None and self._task is not None:
+            self._drawn.advance(self._task, steps)
+
+    def end(self) -> None:
+        """Take the bar away again."""
+        if self._drawn is not None:
+            self._drawn.stop()
 
 
 @contextmanager
-def progress(output: Output, title: str) -> Iterator[Bar]:
-    """Show a bar while the block runs; its length is told with ``Bar.begin``."""
+def progress(output: Output) -> Iterator[Bar]:
+    """Give a bar that is drawn from ``Bar.begin`` to the end of the block."""
     welcome = not (output.json or output.plain or os.environ.get("TERM") == "dumb")
-    if not (welcome and streams.is_terminal(sys.stderr)):
-        yield Bar()
-        return
-    with _drawn() as shown:
-        yield Bar(shown, title)
+    bar = Bar(_drawing if welcome and streams.is_terminal(sys.stderr) else None)
+    try:
+        yield bar
+    finally:
+        bar.end()
 
 
-def _drawn() -> Progress:
+def _drawing() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as TimeLeft

@@ -10,6 +10,7 @@ from __future__ import annotations
 __all__ = [
     "as_drawn",
     "cell_width",
+    "counted",
     "escapes_for_json",
     "harmless",
     "pad",
@@ -48,6 +49,11 @@ def harmless(text: str, *, lines: bool = False) -> str:
 def escapes_for_json() -> dict[int, str]:
     """Return the table that writes those of them which JSON leaves alone as its escapes."""
     return {code: f"\\u{code:04x}" for code in _ONE_LINE if code >= 0x7F}
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number of things: ``1 request``, ``1,024 requests``."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def as_drawn(line: str) -> str:

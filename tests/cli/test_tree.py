@@ -122,7 +122,13 @@ def test_the_reference_page_can_be_checked(
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [(("evla",), "eval"), (("eval", "lits"), "list"), (("config", "set-team"), "set-team-id")],
+    [
+        (("evla",), "eval"),
+        (("eval", "lits"), "list"),
+        (("config", "set-team"), "set-team-id"),
+        (("push", "DIR"), "eval push"),
+        (("start",), "local start"),
+    ],
 )
 def test_an_unknown_command_suggests_the_nearest(
     typed: tuple[str, ...], meant: str, inside: Callable[..., Ran]
@@ -131,6 +137,13 @@ def test_an_unknown_command_suggests_the_nearest(
     ran = inside(*typed)
     assert ran.code == 2
     assert f"'{meant}'" in ran.err
+
+
+def test_an_option_without_its_value_names_the_command(inside: Callable[..., Ran]) -> None:
+    """The page that helps is that of the command, not that of the program."""
+    ran = inside("eval", "push", "DIR", "--trim")
+    assert ran.code == 2
+    assert "`prime-async eval push --help`" in ran.err
 
 
 def test_an_unknown_option_suggests_the_nearest(inside: Callable[..., Ran]) -> None:

@@ -20,10 +20,12 @@ from prime_async.errors import (
     UnauthorizedError,
     UsageError,
 )
-from prime_async.evals import MAX_PAYLOAD_BYTES, AsyncEvalsClient, ResumeToken
+from prime_async.evals import MAX_PAYLOAD_BYTES, AsyncEvalsClient, PushedRun, ResumeToken
 from prime_async.evals.run_files import push_id_of
 from tests.evals.pushing import Target, write_jsonl
+from tests.faces import Face, both_faces
 from tests.official_stub import EVALUATION, OfficialStub
+from tests.platform import KEY
 from tests.stub import Answer, Request
 
 DESCRIBED = {"env_id": "gsm8k", "model": "m", "avg_reward": 0.5, "num_examples": 3}
@@ -144,6 +146,25 @@ class TestNewEvaluation:
         trimmed = await target.client.push_run(run, trim=["log"])
         assert (trimmed.finalized, trimmed.receipt.complete) == (True, True)
         assert trimmed.receipt.trimmed == {1: ("log",)}
+
+
+@both_faces
+async def test_both_faces(face: Face, target: Target, tmp_path: Path) -> None:
+    """The same from plain code: callbacks are called, the result is the same object."""
+    run = make_run(tmp_path / "run", rows(3))
+    known: list[Any] = []
+    settled: list[int] = []
+    async with face.AsyncEvalsClient(KEY, base_url=target.url) as client:
+        pushed = await client.push_run(
+            run,
+            evaluation_id=target.evaluation_id,
+            on_evaluation=lambda *args: known.append(args),
+            progress_callback=settled.append,
+        )
+    assert isinstance(pushed, PushedRun)
+    assert known == [(target.evaluation_id, 3)]
+    assert sum(settled) == 3
+    assert await target.stored() == rows(3)
 
 
 class TestExistingEvaluation:

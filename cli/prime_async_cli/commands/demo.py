@@ -14,7 +14,7 @@ from prime_async_cli.command import command
 from prime_async_cli.failures import CommandError
 from prime_async_cli.options import output_option
 from prime_async_cli.session import Session, pass_session
-from prime_async_cli.text import paint
+from prime_async_cli.text import counted, paint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -113,7 +113,7 @@ async def _life_of_an_evaluation(session: Session, story: _Story, folder: Path) 
         receipt = await client.push_samples(evaluation_id, run.samples)
         story.step(
             "Pushed the samples",
-            f"{receipt}: {receipt.bytes_sent:,} bytes in {receipt.batches} request(s)",
+            f"{receipt}: {receipt.bytes_sent:,} bytes in {counted(receipt.batches, 'request')}",
         )
         await client.finalize_evaluation(evaluation_id, run.metrics)
         scores = ", ".join(f"{name} {value:g}" for name, value in run.metrics.items())

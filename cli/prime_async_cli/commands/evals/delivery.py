@@ -61,7 +61,7 @@ async def deliver(
 ) -> Delivery:
     """Push one folder; what goes wrong is kept in what is returned."""
     delivery = Delivery(path)
-    with progress(session.output, f"checking {path}") as bar:
+    with progress(session.output) as bar:
 
         def known(evaluation_id: str, samples: int) -> None:
             delivery.evaluation_id = evaluation_id
@@ -114,9 +114,6 @@ def _speak_of_options(error: Exception) -> None:
     """Let hints name options where the core names arguments."""
     if isinstance(error, OversizedSamplesError):
         error.hint = "nothing was created; --trim FIELD shortens them, --skip leaves them out"
-    elif getattr(error, "field", None) == "env":
-        assert isinstance(error, PrimeError)
-        error.hint = "add --env NAME, --run-id ID or --eval-id ID"
     elif isinstance(error, PrimeError) and error.hint:
         error.hint = re.sub(r"evaluation_id='([^']*)'", _as_option, error.hint)
 

@@ -11,6 +11,7 @@ from prime_async_cli.command import command
 from prime_async_cli.failures import USAGE, CommandError
 from prime_async_cli.options import Identifier, argument, output_option
 from prime_async_cli.session import Session, pass_session
+from prime_async_cli.text import counted
 from prime_async_cli.value_types import FilePath, JsonObject
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def _show(session: Session, delivery: Delivery) -> None:
             ("evaluation", delivery.evaluation_id),
             ("from", str(delivery.path)),
             ("samples", str(receipt)),
-            ("sent", f"{receipt.bytes_sent:,} bytes in {receipt.batches} requests"),
+            ("sent", f"{receipt.bytes_sent:,} bytes in {counted(receipt.batches, 'request')}"),
             ("took", f"{receipt.seconds:.2f} s"),
             ("finalized", delivery.finalized),
             *([("view", delivery.viewer_url)] if delivery.viewer_url else []),

@@ -48,8 +48,10 @@ _FIRST = ("evaluation_id", "name", "status", "model_name", "environment_names", 
 
 
 def evaluation_fields(evaluation: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return every field that is set, the ones people look for first."""
-    rest = [name for name in evaluation if name not in _FIRST]
+    """Return every field that is set, the ones people look for first; ``id`` is a second name of
+    the first.
+    """
+    rest = [name for name in evaluation if name not in (*_FIRST, "id")]
     return [
         (name, evaluation[name])
         for name in (*_FIRST, *rest)

@@ -55,7 +55,7 @@ async def sync(session: Session, only_list: bool) -> int:
         return 0
     total = sum(push.undelivered for push in await _pushes())
     async with session.evals() as client:
-        with progress(session.output, "delivering") as bar:
+        with progress(session.output) as bar:
             bar.begin("delivering", total)
             results = await client.sync_pushes(bar.advance)
     if session.output.json:
