@@ -38,6 +38,8 @@ async def async_face() -> None:
         reveal_type(await client.create_hosted_evaluation(["e"], "m", {}))
         reveal_type(await client.cancel_hosted_evaluation("e"))
         reveal_type(await client.get_hosted_logs("e"))
+        reveal_type(client.iter_hosted_logs("e", tail=5))
+        reveal_type(await client.push_run(Path("run"), on_evaluation=lambda e, n: None))
 
 
 def sync_face() -> None:
@@ -63,6 +65,8 @@ def sync_face() -> None:
         reveal_type(client.create_hosted_evaluation(["e"], "m", {}))
         reveal_type(client.cancel_hosted_evaluation("e"))
         reveal_type(client.get_hosted_logs("e"))
+        reveal_type(client.iter_hosted_logs("e", tail=5))
+        reveal_type(client.push_run(Path("run"), on_evaluation=lambda e, n: None))
 
 
 def mistakes(api: prime_async.AsyncAPIClient) -> None:
