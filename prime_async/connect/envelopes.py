@@ -114,7 +114,7 @@ class Decoder:
         """Take the next bytes and return the frames they complete.
 
         Raises:
-            ProtocolError: a message is too large or broken, an unknown flag, or bytes after the end.
+            ProtocolError: a message is too large or broken, a flag unknown, or the end not the end.
         """
         if self._fault is not None:
             raise self._fault

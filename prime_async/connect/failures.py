@@ -113,7 +113,7 @@ class Failure:
 
 
 def failure_of_answer(status: int, body: bytes) -> Failure:
-    """Read an answer that is not 200: the JSON body where it has a code, else the status decides."""
+    """Read an answer that is not 200: its JSON where that has a code, else the status decides."""
     try:
         wire = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -255,9 +255,7 @@ class ListResponse(_Encodable):
     def _read(cls, message: Any) -> Self:
         return cls(
             tuple(
-                SessionInfo(
-                    _read_command(made.command), made.pid, _presence(made, "session_uuid")
-                )
+                SessionInfo(_read_command(made.command), made.pid, _presence(made, "session_uuid"))
                 for made in message.sessions
             )
         )

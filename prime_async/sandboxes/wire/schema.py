@@ -131,9 +131,7 @@ def _pool() -> Any:
 def _file() -> FileDescriptorProto:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    file = FileDescriptorProto(
-        name="command_session.proto", package=PACKAGE, syntax="proto3"
-    )
+    file = FileDescriptorProto(name="command_session.proto", package=PACKAGE, syntax="proto3")
     signals = file.enum_type.add(name="Signal")
     for name, number in _SIGNALS.items():
         signals.value.add(name=name, number=number)
@@ -146,12 +144,14 @@ def _file() -> FileDescriptorProto:
 
 
 def _add(message: DescriptorProto, field: Field) -> None:
-    made = message.field.add(name=field.name, number=field.number, label=_OPTIONAL)
+    made: Any = message.field.add(name=field.name, number=field.number)
+    made.label = _OPTIONAL
     if field.kind == "map":
         entry = message.nested_type.add(name=f"{field.name.capitalize()}Entry")
         entry.options.map_entry = True
         for number, part in ((1, "key"), (2, "value")):
-            entry.field.add(name=part, number=number, label=_OPTIONAL, type=_SCALARS["string"])
+            inner: Any = entry.field.add(name=part, number=number)
+            inner.label, inner.type = _OPTIONAL, _SCALARS["string"]
         made.label = _REPEATED
         made.type, made.type_name = _MESSAGE, f".{PACKAGE}.{message.name}.{entry.name}"
         return
