@@ -1,6 +1,6 @@
 """The only place that speaks HTTP: sessions, deadlines, retries, proxies, certificates, streams."""
 
-from prime_async.transport.body import Body, BytesBody
+from prime_async.transport.body import Body, BytesBody, StreamedBody
 from prime_async.transport.client import (
     DEFAULT_TIMEOUT,
     IDEMPOTENCY,
@@ -21,6 +21,7 @@ __all__ = [
     "Response",
     "RetryBudget",
     "RetryPolicy",
+    "StreamedBody",
     "StreamedResponse",
     "Transport",
     "check_timeout",

@@ -17,7 +17,7 @@ import msgspec
 
 from prime_async._version import __version__
 from prime_async.errors import APIError, APITimeoutError, ProtocolError, UsageError
-from prime_async.transport.body import Body, BytesBody, payload_of
+from prime_async.transport.body import Body, BytesBody, StreamedBody, payload_of
 from prime_async.transport.deadlines import check_timeout
 from prime_async.transport.faults import Fault, classify
 from prime_async.transport.gate import Gate
@@ -30,7 +30,7 @@ from prime_async.transport.policy import (
     process_budget,
 )
 from prime_async.transport.responses import Response, error_from_response
-from prime_async.transport.sessions import SessionPool
+from prime_async.transport.sessions import CONNECTIONS, SessionPool
 from prime_async.transport.streams import StreamedResponse
 
 __all__ = ["DEFAULT_TIMEOUT", "IDEMPOTENCY", "Transport", "path_segment"]
@@ -55,7 +55,7 @@ class _Call:
     url: str
     params: list[tuple[str, str]]
     headers: dict[str, str]
-    body: Body | None
+    body: Body | StreamedBody | None
     safe: bool
     deduplicated_by: str | None
     deadline: float
@@ -75,6 +75,9 @@ class Transport:
         timeout: default seconds per call, retries included.
         retry: how often and how soon; see :class:`RetryPolicy`.
         budget: limits retries over all clients that share it; default is the process's own.
+        prefix: what stands before every path.
+        connections: how many are held at most; further requests wait for one.
+        follow_redirects: False makes a redirect an error, for places that tokens must not leave.
     """
 
     def __init__(
@@ -87,6 +90,9 @@ class Transport:
         timeout: float = DEFAULT_TIMEOUT,
         retry: RetryPolicy | None = None,
         budget: RetryBudget | None = None,
+        prefix: str = "/api/v1",
+        connections: int = CONNECTIONS,
+        follow_redirects: bool = True,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.timeout = check_timeout(timeout, DEFAULT_TIMEOUT)
@@ -98,7 +104,9 @@ class Transport:
             or f"prime-async/{__version__} python/{platform.python_version()}",
         }
         self._authorization = f"Bearer {api_key}" if api_key else None
-        self._sessions = SessionPool(self.base_url, unix_socket)
+        self._sessions = SessionPool(self.base_url, unix_socket, connections)
+        self._prefix = prefix
+        self._follow_redirects = follow_redirects
         self._gate = Gate()
         self._features: frozenset[str] | None = None
 
@@ -121,7 +129,7 @@ class Transport:
         *,
         params: Mapping[str, Any] | None = None,
         json: Any = None,
-        body: Body | None = None,
+        body: Body | StreamedBody | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         replay: Replay = Replay.AUTO,
@@ -173,9 +181,11 @@ class Transport:
         path: str,
         *,
         params: Mapping[str, Any] | None = None,
+        body: Body | StreamedBody | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idle_timeout: float = DEFAULT_TIMEOUT,
+        replay: Replay = Replay.AUTO,
         auth: bool = True,
     ) -> AsyncIterator[StreamedResponse]:
         """Open a streamed answer; retried only until its head arrives.
@@ -193,7 +203,7 @@ class Transport:
         # Uncompressed: aiohttp takes a compressed stream whose end is missing for a whole one.
         plain = {"Accept-Encoding": "identity", **(headers or {})}
         call = self._call(method, path, params, plain, auth, seconds)
-        call.safe = is_safe(method, Replay.AUTO)
+        call.safe, call.body = is_safe(method, replay), body
         raw = None
         with anyio.move_on_at(min(call.deadline, anyio.current_time() + idle_timeout)):
             raw = await self._tries_to_head(call)
@@ -219,7 +229,7 @@ class Transport:
         return _Call(
             method=method,
             path=path,
-            url=f"{self.base_url}/api/v1{path}",
+            url=f"{self.base_url}{self._prefix}{path}",
             params=_query(params),
             headers=merged,
             body=None,
@@ -276,6 +286,7 @@ class Transport:
                 params=call.params,
                 headers=self._headers_through_proxy(call),
                 data=None if call.body is None else payload_of(call.body),
+                allow_redirects=self._follow_redirects,
                 proxy=None if proxy is None else proxy.url,
                 proxy_headers=None if proxy is None else proxy.headers,
             )

@@ -34,6 +34,11 @@ class StreamedResponse:
         self._idle_timeout = idle_timeout
 
     @property
+    def status(self) -> int:
+        """HTTP status, always 2xx."""
+        return self._raw.status
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """The answer's headers; names in any case."""
         return self._raw.headers
@@ -45,7 +50,7 @@ class StreamedResponse:
             APITimeoutError: silence for longer than the idle limit, or the deadline.
             APIConnectionError: the stream broke off before its end.
         """
-        while piece := await self._next():
+        while piece := await self.next_piece():
             yield piece
 
     async def iter_lines(self) -> AsyncIterator[bytes]:
@@ -71,7 +76,8 @@ class StreamedResponse:
         if last := b"".join(held):
             yield last
 
-    async def _next(self) -> bytes:
+    async def next_piece(self) -> bytes:
+        """Return the next bytes of the body, b"" at its end; raises as :meth:`iter_bytes`."""
         limit = min(self._deadline, anyio.current_time() + self._idle_timeout)
         with anyio.move_on_at(limit):
             try:
