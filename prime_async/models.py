@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from abc import ABCMeta
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple, Self, get_args
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 
 import msgspec
 
@@ -77,7 +77,24 @@ class Record(
             return self.to_wire() == other.to_wire()
         return self.to_wire() == other if isinstance(other, Mapping) else NotImplemented
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A Struct copies and pickles its fields only, and would lose what only the object holds.
+        return _restored, (type(self), msgspec.structs.asdict(self), self.__dict__.get("_wire"))
+
+    def __copy__(self) -> Self:
+        return _restored(type(self), msgspec.structs.asdict(self), self.__dict__.get("_wire"))
+
     __hash__ = None  # type: ignore[assignment]  # mutable, as a dict is
+
+
+R = TypeVar("R", bound=Record)
+
+
+def _restored(model: type[R], fields: dict[str, Any], wire: Mapping[str, Any] | None) -> R:
+    record = model(**fields)
+    if wire is not None:
+        record.__dict__["_wire"] = wire
+    return record
 
 
 class _Field(NamedTuple):

@@ -12,12 +12,15 @@ objects are known by their methods; none of these packages is imported.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import enum
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections import UserString
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence, Set, ValuesView
 from decimal import Decimal
 from pathlib import PurePath
+from types import MemberDescriptorType
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -31,7 +34,6 @@ __all__ = [
     "encode_plain_records",
     "encode_record",
     "nonfinite_scores",
-    "refuse_nonfinite",
     "scores_are_finite",
 ]
 
@@ -43,36 +45,35 @@ class _NoRuleError(TypeError):
     """The table has no entry for a value; msgspec lets it through from the hook."""
 
 
-_ENCODE_FAULTS = (TypeError, ValueError, OverflowError, RecursionError)
-"""What msgspec raises for a value it cannot write (UnicodeEncodeError is a ValueError)."""
-
-
-def encode(value: Any, *, root: str = "value") -> bytes:
+def encode(value: Any, *, root: str = "value", strict: bool = False) -> bytes:
     """Write a value as JSON by the table.
 
     Args:
         value: anything the table in ``docs/values.md`` names.
         root: how error messages call the value, such as ``samples[7]``.
+        strict: refuse NaN and infinities, which become null otherwise.
 
     Raises:
         ValueEncodingError: a value outside the table, a cycle, or two keys of one object with the
             same text; ``.path`` says where.
     """
-    with contextlib.suppress(Exception):  # whatever a user's object raises is named below, by path
-        data = _encoder.encode(value)
-        if _plain_keys(value):
-            return data
+    if not strict:
+        with contextlib.suppress(Exception):  # whatever an object raises is named below, by path
+            data = _encoder.encode(value)
+            if _plain_keys(value):
+                return data
     # The slow way either mends the value or names the path of the fault.
-    return _encoder.encode(_Rebuild(root).value(value, []))
+    return _encoder.encode(_Rebuild(root, finite=strict).value(value, []))
 
 
-def encode_record(value: Any, *, root: str = "record") -> bytes:
-    """Write one record: a mapping, a dataclass, a Struct or a pydantic model.
+def encode_record(value: Any, *, root: str = "record", strict: bool = False) -> bytes:
+    """Write one record, which must be a JSON object: a mapping, a dataclass, a Struct or a pydantic
+    model.
 
     Raises:
         ValueEncodingError: as :func:`encode`, and when the value is not written as an object.
     """
-    data = encode(value, root=root)
+    data = encode(value, root=root, strict=strict)
     if data[:1] != b"{":
         raise ValueEncodingError(
             f"{root} is {_a(value)}, not a JSON object",
@@ -98,69 +99,55 @@ def encode_plain_records(records: list[Any]) -> bytes | None:
     return data[1:-1] if _plain_keys(records) else None
 
 
-def scores_are_finite(record: Any) -> bool:
+def scores_are_finite(record: dict[str, Any]) -> bool:
     """Say quickly that the scores hold no NaN or infinity; False may be a false alarm."""
     reward = record.get("reward")
-    if reward.__class__ is float and reward - reward != 0.0:
+    if reward.__class__ not in _SIMPLE_SCORES or (
+        reward.__class__ is float and reward - reward != 0.0
+    ):
         return False
     metrics = record.get("metrics")
     if metrics.__class__ is not dict:
-        return reward.__class__ in _SIMPLE_SCORES
+        return metrics is None
     try:
         total = sum(metrics.values())
-    except TypeError:
+        return bool(total - total == 0.0)
+    except Exception:  # entries that do not add up to one number: the closer look takes each
         return False
-    return bool(total - total == 0.0) and reward.__class__ in _SIMPLE_SCORES
 
 
 _SIMPLE_SCORES = (float, int, type(None), bool, str)
 
 
 def nonfinite_scores(record: Any) -> list[str]:
-    """Name the scores that are NaN or infinite: ``reward`` and entries of ``metrics``."""
-    if record.__class__ is not dict:
-        return []
-    found = ["reward"] if _nonfinite(record.get("reward")) else []
-    metrics = record.get("metrics")
-    if metrics.__class__ is dict:
+    """Name the scores of a record that are NaN or infinite, such as ``metrics.accuracy``."""
+    found = ["reward"] if _nonfinite(_entry(record, "reward")) else []
+    metrics = _entry(record, "metrics")
+    if isinstance(metrics, Mapping):
         found += [f"metrics.{name}" for name, value in metrics.items() if _nonfinite(value)]
     return found
 
 
-def refuse_nonfinite(value: Any, *, root: str = "value") -> None:
-    """Walk a value that is about to be written and refuse NaN and infinities.
-
-    Raises:
-        ValueEncodingError: names the path of the first one.
-    """
-    plain = msgspec.to_builtins(
-        value, enc_hook=_foreign, builtin_types=(datetime.datetime, UUID, Decimal)
-    )
-    stack: list[tuple[str, Any]] = [(root, plain)]
-    while stack:
-        path, item = stack.pop()
-        if isinstance(item, float) and not math.isfinite(item):
-            raise ValueEncodingError(
-                f"{path} is {item}, which JSON cannot hold",
-                path=path,
-                value_type="float",
-                hint="drop strict=True to write it as null",
-            )
-        if isinstance(item, dict):
-            stack += [(f"{path}.{key}", child) for key, child in reversed(item.items())]
-        elif isinstance(item, list):
-            stack += [(f"{path}[{i}]", child) for i, child in reversed(list(enumerate(item)))]
+def _entry(record: Any, name: str) -> Any:
+    """Read a key of a mapping or an attribute of any other object; None where there is none."""
+    if isinstance(record, Mapping):
+        return record.get(name)
+    return getattr(record, name, None)
 
 
 def _nonfinite(value: Any) -> bool:
+    """Say whether a value is a number that is written as null (a Decimal is written as text)."""
     if value.__class__ is float:
         return not math.isfinite(value)
-    if value is None or value.__class__ in (int, bool, str, list, dict):
+    if value is None or value.__class__ in _NEVER_NONFINITE or getattr(value, "ndim", None):
         return False
     try:
         return not math.isfinite(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # not a number, or one that cannot say: nothing to count
         return False
+
+
+_NEVER_NONFINITE = (int, bool, str, list, dict, Decimal)
 
 
 def _plain_keys(value: Any) -> bool:
@@ -184,75 +171,130 @@ def _foreign(value: Any) -> Any:
     """
     if isinstance(value, enum.Enum):
         return value.value
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, PurePath):
-        return str(value)
+    for kind, plain in _PLAIN_KINDS:
+        if isinstance(value, kind):
+            return plain(value)
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return None if value != value else value.isoformat()
     return _foreign_object(value)
 
 
+def _plain_timedelta(value: datetime.timedelta) -> datetime.timedelta:
+    return datetime.timedelta(value.days, value.seconds, value.microseconds)
+
+
+_PLAIN_KINDS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (UserString, str),
+    (int, int),
+    (float, float),
+    (PurePath, str),
+    (bytes, bytes),
+    (bytearray, bytes),
+    (Decimal, Decimal),
+    (datetime.timedelta, _plain_timedelta),
+)
+"""What an instance of a subclass is written as."""
+
+
 def _foreign_object(value: Any) -> Any:
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
-    if kind == "M" or kind == "m":
-        return _numpy_time(value)
-    if callable(tolist := getattr(value, "tolist", None)):
-        return tolist()
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if callable(getattr(value, "tolist", None)):
+        return _array_value(value)
     if callable(dump := getattr(value, "model_dump", None)):
         return dump()
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, Set | range) or type(value).__name__ in (
-        "deque",
-        "dict_keys",
-        "dict_values",
-    ):
+    if isinstance(value, _LISTED):
         return list(value)
-    if type(value).__name__ in ("NAType", "NaTType"):
-        return None
     raise _NoRuleError(f"{type(value).__qualname__} has no rule")
 
 
-def _numpy_time(value: Any) -> Any:
-    text = value.astype(str).tolist()
-    return None if text == "NaT" else text
+_LISTED = (Sequence, Set, KeysView, ValuesView)
+
+
+_LIST_RESULTS = (list, tuple, bool, int, float, str, bytes, datetime.timedelta, type(None))
+"""What arrays and their scalars turn into; anything else would be asked again without end."""
+
+
+def _array_value(value: Any) -> Any:
+    """Turn an array or scalar of numpy, torch or the like into plain values."""
+    kind = getattr(value.dtype, "kind", "") if hasattr(value, "dtype") else ""
+    if kind == "M":
+        return _no_nat(value.astype(str).tolist())
+    if kind == "m":
+        value = value.astype("timedelta64[us]")
+    plain = value.tolist()
+    if isinstance(plain, _LIST_RESULTS):
+        return plain
+    if kind == "f":  # numpy's long double stays what it is
+        return float(value)
+    raise _NoRuleError(f"{type(value).__qualname__} has no rule")
+
+
+def _no_nat(texts: Any) -> Any:
+    if isinstance(texts, list):
+        return [_no_nat(text) for text in texts]
+    return None if texts == "NaT" else texts
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_foreign)
 _key_check = msgspec.msgpack.Encoder(enc_hook=_foreign, order="deterministic")
 
 
+_LEAVES = (bytes, bytearray, memoryview, UUID, Decimal, msgspec.Raw)
+_EXACT_LEAVES = frozenset(
+    {int, datetime.datetime, datetime.date, datetime.time, datetime.timedelta}
+)
+"""Types the encoder writes by itself and that hold nothing else; subclasses of the latter have a
+rule of their own."""
+
+_HINT = "docs/values.md lists what can be written"
+_STRICT_HINT = "without strict it is written as null"
+
+
 class _Rebuild:
     """Rebuilds a value from plain types, mending what has a rule and naming the path of what has
     none.
+
+    Args:
+        root: how paths begin.
+        finite: refuse NaN and infinities.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, finite: bool = False) -> None:
         self._root = root
+        self._finite = finite
         self._open: set[int] = set()
 
     def value(self, value: Any, path: list[str]) -> Any:
         if isinstance(value, str):
             return _scrubbed(value)
-        if value is None or isinstance(
-            value, bool | bytes | bytearray | memoryview | UUID | Decimal
-        ):
+        if value is None or value.__class__ is bool:
             return value
-        if value.__class__ in (
-            int,
-            float,
-            datetime.datetime,
-            datetime.date,
-            datetime.time,
-            datetime.timedelta,
-        ):
-            return value
+        if value.__class__ is float:
+            return self._float(value, path)
+        if value.__class__ in _EXACT_LEAVES or isinstance(value, _LEAVES):
+            return self._leaf(value, path)
         return self._container(value, path)
+
+    def _float(self, value: float, path: list[str]) -> float:
+        if self._finite and not math.isfinite(value):
+            self._fail(value, path, f"is {value}, which JSON cannot hold", _STRICT_HINT)
+        return value
+
+    def _leaf(self, value: Any, path: list[str]) -> Any:
+        """Make sure that the encoder takes a value: there are integers of too many digits, memory
+        in strides and decimals that are no numbers.
+        """
+        if self._finite and isinstance(value, Decimal) and not value.is_finite():
+            self._fail(value, path, f"is {value}, which is no number", _STRICT_HINT)
+        try:
+            _encoder.encode(value)
+        except Exception as error:
+            self._fail(value, path, f"cannot be written: {error}")
+        return value
 
     def _container(self, value: Any, path: list[str]) -> Any:
         if id(value) in self._open:
@@ -266,25 +308,22 @@ class _Rebuild:
             self._open.discard(id(value))
 
     def _opened(self, value: Any, path: list[str]) -> Any:
-        if isinstance(value, Mapping):
-            return self._object(value, path)
-        if isinstance(value, list | tuple | Set | range):
-            return self._array(value, path)
         try:
-            native = (
-                msgspec.structs.asdict(value)
-                if isinstance(value, msgspec.Struct)
-                else _fields(value)
-            )
-            return self.value(native if native is not None else _foreign(value), path)
-        except _NoRuleError:
-            self._fail(value, path, "has no entry in the value table")
+            return self._plain(value, path)
         except ValueEncodingError:
             raise
-        except (
-            Exception
-        ) as error:  # the object's own method failed: a fault of the record, not of the push
+        except _NoRuleError:
+            self._fail(value, path, "has no entry in the value table")
+        except Exception as error:  # the object's own method failed: a fault of the record
             self._fail(value, path, f"cannot be read: {type(error).__name__}: {error}")
+
+    def _plain(self, value: Any, path: list[str]) -> Any:
+        fields = _fields(value)
+        if isinstance(fields, dict) or (fields is None and isinstance(value, Mapping)):
+            return self._object(value if fields is None else fields, path)
+        if fields is not None or isinstance(value, Sequence | Set):
+            return self._array(value if fields is None else fields, path)
+        return self.value(_foreign(value), path)
 
     def _object(self, value: Mapping[Any, Any], path: list[str]) -> dict[str, Any]:
         rebuilt: dict[str, Any] = {}
@@ -306,30 +345,66 @@ class _Rebuild:
             return _scrubbed(key)
         try:
             text = _encoder.encode(key).decode()
-        except _ENCODE_FAULTS:
+        except Exception:  # whatever the key's own methods raise: it cannot be written
             where = [*path, f".<{type(key).__name__}>"]
             self._fail(key, where, "is a key that cannot be written as text")
         return str(msgspec.json.decode(text)) if text.startswith('"') else text
 
-    def _fail(self, value: Any, path: list[str], what: str) -> NoReturn:
+    def _fail(self, value: Any, path: list[str], what: str, hint: str = _HINT) -> NoReturn:
         where = self._root + "".join(path)
         raise ValueEncodingError(
             f"{where} ({type(value).__qualname__}) {what}",
             path=where,
             value_type=type(value).__qualname__,
-            hint="docs/values.md lists what can be written",
+            hint=hint,
         )
 
 
-def _fields(value: Any) -> dict[str, Any] | None:
-    """Return the fields of a dataclass or attrs instance, None for anything else."""
-    names = getattr(type(value), "__dataclass_fields__", None)
-    if names is None:
-        attributes = getattr(type(value), "__attrs_attrs__", None)
-        names = None if attributes is None else [attribute.name for attribute in attributes]
-    if names is None:
+def _fields(value: Any) -> dict[str, Any] | list[Any] | None:
+    """Return what the encoder would write of a Struct, dataclass or attrs instance; None for
+    anything else.
+    """
+    if isinstance(value, msgspec.Struct):
+        return _struct_fields(value)
+    kind = type(value)
+    if dataclasses.is_dataclass(kind):
+        held = getattr(value, "__dict__", {})
+        names = [field.name for field in dataclasses.fields(kind)]
+        found = {
+            name: getattr(value, name) for name in names if name in held or _slotted(kind, name)
+        }
+    elif hasattr(kind, "__attrs_attrs__"):
+        names = [field.name for field in kind.__attrs_attrs__ if not field.name.startswith("_")]
+        found = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    else:
         return None
-    return {name: getattr(value, name) for name in names if hasattr(value, name)}
+    return {name: item for name, item in found.items() if item is not msgspec.UNSET}
+
+
+def _slotted(kind: type, name: str) -> bool:
+    """Say whether an attribute lives in a slot; a default of the class that no instance holds is
+    not written.
+    """
+    return isinstance(getattr(kind, name, None), MemberDescriptorType)
+
+
+def _struct_fields(value: msgspec.Struct) -> dict[str, Any] | list[Any]:
+    config = value.__struct_config__
+    tag = {} if config.tag is None else {config.tag_field or "type": config.tag}
+    if config.array_like:
+        return [*tag.values(), *(getattr(value, name) for name in value.__struct_fields__)]
+    found = {
+        field.encode_name: getattr(value, field.name)
+        for field in msgspec.structs.fields(value)
+        if not (config.omit_defaults and _is_default(getattr(value, field.name), field))
+    }
+    return tag | {name: item for name, item in found.items() if item is not msgspec.UNSET}
+
+
+def _is_default(value: Any, field: msgspec.structs.FieldInfo) -> bool:
+    if field.default_factory in (list, dict, set):
+        return not value and type(value) is field.default_factory
+    return value is field.default
 
 
 def _scrubbed(text: str) -> str:

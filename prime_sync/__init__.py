@@ -12,69 +12,57 @@ from typing import TYPE_CHECKING
 from prime_async._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from prime_async._version import __version__ as __version__
-    from prime_async.config import Settings as Settings, load_settings as load_settings
+    from prime_async._version import __version__
+    from prime_async.config import Settings, load_settings
     from prime_async.errors import (
-        APIConnectionError as APIConnectionError,
-        APIError as APIError,
-        APITimeoutError as APITimeoutError,
-        BadRequestError as BadRequestError,
-        ConfigError as ConfigError,
-        ConflictError as ConflictError,
-        EnvironmentNotFoundError as EnvironmentNotFoundError,
-        EvalsAPIError as EvalsAPIError,
-        EvaluationNotFoundError as EvaluationNotFoundError,
-        ForbiddenError as ForbiddenError,
-        InvalidEvaluationError as InvalidEvaluationError,
-        InvalidSampleError as InvalidSampleError,
-        LocalPlatformError as LocalPlatformError,
-        MethodNotAllowedError as MethodNotAllowedError,
-        NotFoundError as NotFoundError,
-        PartialPushError as PartialPushError,
-        PayloadTooLargeError as PayloadTooLargeError,
-        PaymentRequiredError as PaymentRequiredError,
-        PrimeError as PrimeError,
-        ProtocolError as ProtocolError,
-        RateLimitError as RateLimitError,
-        ServerError as ServerError,
-        SpoolError as SpoolError,
-        TransportError as TransportError,
-        UnauthorizedError as UnauthorizedError,
-        UsageError as UsageError,
-        ValidationError as ValidationError,
-        ValueEncodingError as ValueEncodingError,
-        WrongLoopError as WrongLoopError,
+        APIConnectionError,
+        APIError,
+        APITimeoutError,
+        BadRequestError,
+        ConfigError,
+        ConflictError,
+        EnvironmentNotFoundError,
+        EvalsAPIError,
+        EvaluationNotFoundError,
+        ForbiddenError,
+        InvalidEvaluationError,
+        InvalidSampleError,
+        LocalPlatformError,
+        MethodNotAllowedError,
+        NotFoundError,
+        PartialPushError,
+        PayloadTooLargeError,
+        PaymentRequiredError,
+        PrimeError,
+        ProtocolError,
+        RateLimitError,
+        ServerError,
+        SpoolError,
+        TransportError,
+        UnauthorizedError,
+        UsageError,
+        ValidationError,
+        ValueEncodingError,
+        WrongLoopError,
     )
-    from prime_async.evals.files import FileCheck as FileCheck
+    from prime_async.evals.files import FileCheck
     from prime_async.evals.models import (
-        TERMINAL_STATUSES as TERMINAL_STATUSES,
-        Evaluation as Evaluation,
-        EvaluationList as EvaluationList,
-        HostedEvaluation as HostedEvaluation,
-        ResolvedEnvironment as ResolvedEnvironment,
-        SamplePage as SamplePage,
+        TERMINAL_STATUSES,
+        Evaluation,
+        EvaluationList,
+        HostedEvaluation,
+        ResolvedEnvironment,
+        SamplePage,
     )
-    from prime_async.evals.receipts import (
-        PushReceipt as PushReceipt,
-        RefusedSample as RefusedSample,
-        ResumeToken as ResumeToken,
-    )
-    from prime_async.evals.sources import check_path as check_path
-    from prime_async.evals.sync import (
-        InterruptedPush as InterruptedPush,
-        SyncResult as SyncResult,
-        interrupted_pushes as interrupted_pushes,
-    )
-    from prime_async.evals.verifiers import (
-        ResultRun as ResultRun,
-        find_runs as find_runs,
-        load_run as load_run,
-    )
-    from prime_async.models import Record as Record
-    from prime_async.transport import RetryPolicy as RetryPolicy
-    from prime_sync._iterators import CloseableIterator as CloseableIterator
-    from prime_sync.api import APIClient as APIClient
-    from prime_sync.evals import EvalsClient as EvalsClient
+    from prime_async.evals.receipts import PushReceipt, RefusedSample, ResumeToken
+    from prime_async.evals.sources import check_path
+    from prime_async.evals.sync import InterruptedPush, SyncResult, interrupted_pushes
+    from prime_async.evals.verifiers import ResultRun, find_runs, load_run
+    from prime_async.models import Record
+    from prime_async.transport import RetryPolicy
+    from prime_sync._iterators import CloseableIterator
+    from prime_sync.api import APIClient
+    from prime_sync.evals import EvalsClient
 
 __all__ = [
     "APIClient",

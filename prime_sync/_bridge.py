@@ -5,8 +5,8 @@ lock, and owns its task: whatever interrupts the wait (Ctrl-C, ``SystemExit``, a
 signal handler) cancels the task and gives its clean-up ``CLEANUP_SECONDS``. A forked child starts a
 loop of its own and touches nothing that it shares with its parent.
 
-Environment variables: ``PRIME_SYNC_TRACEBACK=1`` keeps the frames of this machinery in tracebacks;
-``PRIME_SYNC_LOOP=uvloop`` runs the loop on uvloop (extra ``fast``).
+The environment variable ``PRIME_SYNC_TRACEBACK=1`` keeps the frames of this machinery in
+tracebacks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 from prime_async.errors import PrimeError, WrongLoopError
 from prime_sync._calls import Call
@@ -95,16 +95,28 @@ class Bridge:
         """Iterate over an async iterator, which one task reads ``prefetch`` items ahead at most."""
         return CloseableIterator(self, source, prefetch, mail)
 
+    @overload
+    def scope(
+        self, manager: AbstractAsyncContextManager[T], *, mail: Mailbox | None = None
+    ) -> AbstractContextManager[T]: ...
+    @overload
     def scope(
         self,
         manager: AbstractAsyncContextManager[T],
         wrap: Callable[[T], U],
         *,
         mail: Mailbox | None = None,
-    ) -> AbstractContextManager[U]:
+    ) -> AbstractContextManager[U]: ...
+    def scope(
+        self,
+        manager: AbstractAsyncContextManager[Any],
+        wrap: Callable[[Any], Any] | None = None,
+        *,
+        mail: Mailbox | None = None,
+    ) -> AbstractContextManager[Any]:
         """Enter and leave an async context manager in one task.
 
-        ``wrap`` makes what the block sees out of what the manager gives.
+        ``wrap`` makes what the block sees out of what the manager gives; without it, that itself.
         """
         return Scope(self, manager, wrap, mail)
 

@@ -49,8 +49,8 @@ class Call(Generic[T]):
                 self.coro.close()
                 raise asyncio.CancelledError
             self.result = await self.coro
-        except asyncio.CancelledError as error:
-            self.error = error
+        except asyncio.CancelledError:
+            self.error = asyncio.CancelledError()  # without frames, which would hold this object
             raise
         except BaseException as error:
             # For the caller to raise: SystemExit leaving a task would end the loop for everybody.

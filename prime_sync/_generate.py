@@ -20,7 +20,7 @@ from prime_sync._generate_layout import docstring, import_block, line
 from prime_sync._generate_module import Facade, ModuleWriter
 from prime_sync._generate_source import RefusalError, Source, Sources
 
-__all__ = ["PLAN", "Plan", "Unit", "generate", "main"]
+__all__ = ["PLAN", "Plan", "Unit", "faults", "generate", "main"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ PLAN = Plan(
     target="prime_sync",
     units=(
         Unit("prime_sync.api", ("prime_async.api",)),
+        Unit("prime_sync.resources", ("prime_async.resources",)),
         Unit("prime_sync.evals", ("prime_async.evals.client",), "prime_async.evals"),
     ),
     async_only={
@@ -113,9 +114,12 @@ class _Run:
         self._homes = {
             _sync_name(name): target for target, pairs in self._wrapped.items() for _, name in pairs
         }
-        self._docs = Docs(classes, plan.phrases)
+        self._docs = Docs((plan.package, plan.target), classes, plan.phrases)
         homes = {sync: self._homes[sync] for sync in classes.values()}
         self._facade = Facade(self._sources, self._docs, classes, homes, plan.async_only)
+        for pairs in self._wrapped.values():
+            for module, name in pairs:
+                self._facade.bases.update(_bases(self._sources.load(module).defined[name]))
 
     def module(self, unit: Unit) -> str:
         """Return the text of one module."""
@@ -184,10 +188,17 @@ class _Run:
     def _needs_twin(self, source: Source, name: str) -> bool:
         node = source.defined.get(name)
         if isinstance(node, ast.AsyncFunctionDef) or name.startswith("Async"):
+            if node is None:
+                raise source.refuse(source.tree, f"exports {name} and does not define it")
             return True
         if isinstance(node, ast.ClassDef) and any(_public_async(part) for part in node.body):
             raise source.refuse(node, f"{name} has async methods and is not called Async{name}")
         return False
+
+
+def _bases(node: ast.stmt) -> set[str]:
+    bases = node.bases if isinstance(node, ast.ClassDef) else []
+    return {base.id for base in bases if isinstance(base, ast.Name)}
 
 
 def _sync_name(name: str) -> str:
@@ -236,7 +247,7 @@ def _lazy_package(plan: Plan, exports: Mapping[str, str]) -> list[str]:
         "from prime_async._lazy import lazy_exports",
         "",
         "if TYPE_CHECKING:",
-        *(line(text, 1) for text in import_block(pairs, again=True)),
+        *(line(text, 1) for text in import_block(pairs)),
         "",
         *_all(set(exports)),
         "",
@@ -250,23 +261,23 @@ def _lazy_package(plan: Plan, exports: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _faults(root: Path, plan: Plan, texts: Mapping[Path, str]) -> list[str]:
+def faults(root: Path, plan: Plan, texts: Mapping[Path, str]) -> list[str]:
     """Return what differs between the files and the texts, as diffs and lines."""
-    faults: list[str] = []
+    found: list[str] = []
     for path, text in texts.items():
         file = root / path
-        found = file.read_text(encoding="utf-8") if file.is_file() else ""
-        if found != text:
-            pair = (found.splitlines(), text.splitlines())
-            faults += difflib.unified_diff(
+        there = file.read_text(encoding="utf-8") if file.is_file() else ""
+        if there != text:
+            pair = (there.splitlines(), text.splitlines())
+            found += difflib.unified_diff(
                 *pair, f"{path} (found)", f"{path} (generated)", lineterm=""
             )
     for file in sorted((root / plan.target).rglob("*.py")):
         path = file.relative_to(root)
         own = file.name.startswith("_") and file.name != "__init__.py"
         if path not in texts and not own:
-            faults.append(f"{path}: nothing generates this file")
-    return faults
+            found.append(f"{path}: nothing generates this file")
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -283,10 +294,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not check:
         for path, text in texts.items():
             (root / path).write_text(text, encoding="utf-8")
-    faults = _faults(root, PLAN, texts)
-    if faults:
-        sys.stderr.write("\n".join([*faults, "run: python -m prime_sync._generate", ""]))
-    return 1 if faults else 0
+    found = faults(root, PLAN, texts)
+    if found:
+        sys.stderr.write("\n".join([*found, "run: python -m prime_sync._generate", ""]))
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

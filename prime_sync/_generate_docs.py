@@ -16,22 +16,26 @@ _WORDS = (
     (re.compile(r"\basync (?=with\b|for\b|def\b)"), ""),
     (re.compile(r"\baclose\b"), "close"),
     (re.compile(r"\b__a(?=enter__|exit__|iter__|next__)"), "__"),
-    (re.compile(r"\b([Aa])n async (?=iterator\b|context manager\b)"), r"\1 "),
-    (re.compile(r"\ba (?=iterator\b)"), "an "),
-    (re.compile(r"\bprime_async(?=(\.\w+)? import\b)"), "prime_sync"),
+    (re.compile(r"\ban async (?=iterator\b)"), "an "),
+    (re.compile(r"\ban async (?=context manager\b)"), "a "),
 )
+_NAMED = re.compile(r"\b(?:([Aa])n ((?::\w+:)?`*))?(Async\w+)")
 
 
 class Docs:
     """Rewrites docstrings: sync names, no ``await``, and the given phrases replaced.
 
     Args:
+        packages: async package and sync package.
         twins: async class to sync class.
         phrases: prose that is only true of the async side, and what is true here. Blanks in it
             match line breaks.
     """
 
-    def __init__(self, twins: Mapping[str, str], phrases: Mapping[str, str]) -> None:
+    def __init__(
+        self, packages: tuple[str, str], twins: Mapping[str, str], phrases: Mapping[str, str]
+    ) -> None:
+        self._packages = packages
         self._twins = twins
         self._phrases = {
             phrase: (re.compile(re.escape(phrase).replace(r"\ ", r"\s+")), other)
@@ -52,7 +56,15 @@ class Docs:
                 )
         for pattern, replacement in _WORDS:
             text = pattern.sub(replacement, text)
-        return re.sub(r"\bAsync\w+", lambda match: self._twins.get(match[0], match[0]), text)
+        text = re.sub(rf"\b{self._packages[0]}(?=(\.\w+)? import\b)", self._packages[1], text)
+        return _NAMED.sub(self._renamed, text)
+
+    def _renamed(self, match: re.Match[str]) -> str:
+        name = self._twins.get(match[3], match[3])
+        if match[1] is None:
+            return name
+        article = f"{match[1]}n" if name[0] in "AEIO" else match[1]
+        return f"{article} {match[2]}{name}"
 
 
 def _filled(paragraph: str) -> str:

@@ -57,28 +57,22 @@ def docstring(text: str | None, depth: int) -> list[str]:
     return [line(first, depth), *(each.rstrip() for each in rest)]
 
 
-def import_block(names: Iterable[tuple[str, str | None]], *, again: bool = False) -> list[str]:
-    """Write imports of ``(module, name)`` pairs, sorted in sections; without a name, the module.
-
-    ``again`` writes ``name as name``, by which type checkers know that a name is handed on.
-    """
-    sections: dict[int, dict[str, set[str]]] = {}
+def import_block(names: Iterable[tuple[str, str | None]]) -> list[str]:
+    """Write imports of ``(module, name)`` pairs, sorted in sections; without a name, the module."""
+    sections: dict[int, dict[tuple[bool, str], set[str]]] = {}
     for module, name in names:
         section = sections.setdefault(_section(module), {})
-        section.setdefault(module, set()).update({name} if name else ())
+        section.setdefault((name is not None, module), set()).update({name} if name else ())
     lines: list[str] = []
     for _, section in sorted(sections.items()):
         lines += [""] if lines else []
-        # Plain imports go first within a section, as the linter sorts them elsewhere.
-        for module in sorted(section, key=lambda module: (bool(section[module]), module)):
-            lines += _import_lines(module, sorted(section[module], key=_by_type), again=again)
+        for (named, module), wanted in sorted(section.items()):  # plain imports first
+            lines += _import_lines(module, wanted) if named else [f"import {module}"]
     return lines
 
 
-def _import_lines(module: str, names: Sequence[str], *, again: bool) -> list[str]:
-    if not names:
-        return [f"import {module}"]
-    texts = [f"{name} as {name}" if again else name for name in names]
+def _import_lines(module: str, names: Iterable[str]) -> list[str]:
+    texts = sorted(names, key=_by_type)
     flat = f"from {module} import {', '.join(texts)}"
     if len(flat) <= WIDTH:
         return [flat]

@@ -32,6 +32,7 @@ class Facade:
         twins: async class to sync class.
         homes: sync class to the module that will hold it.
         async_only: public names without a sync form, with the reason; ``Class.method`` too.
+        bases: async classes that others derive from.
         used: those of ``async_only`` that were met.
         refusals: what could not be expressed.
     """
@@ -41,6 +42,7 @@ class Facade:
     twins: Mapping[str, str]
     homes: Mapping[str, str]
     async_only: Mapping[str, str]
+    bases: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     refusals: list[str] = field(default_factory=list)
 
@@ -105,28 +107,53 @@ class ModuleWriter:
     def _class(self, node: ast.ClassDef) -> list[str]:
         sync = self._facade.twins[node.name]
         self._members.needed.add(Imported(self._source.module, node.name, runtime=True))
-        bases = [self._facade.twins.get(ast.unparse(base)) for base in node.bases]
+        bases = [self._types.twin(base) for base in node.bases]
         if None in bases or node.keywords or node.decorator_list:
-            message = f"{node.name}: bases must be async classes; no decorators, no keywords"
+            message = f"{node.name}: bases need twins, and keywords and decorators have none"
             self._facade.refusals.append(str(self._source.refuse(node, message)))
-        inherited = f"({', '.join(filter(None, bases))})" if bases else ""
+        self._types.evaluated.update(zip(filter(None, bases), node.bases, strict=False))
         doc = self._facade.docs.adapted(ast.get_docstring(node, clean=False))
-        lines = [f"class {sync}{inherited}:", *docstring(doc, 1)]
-        lines += ["", line(f"_async: {node.name}", 1)]
+        inherited = f"({', '.join(filter(None, bases))})" if bases else ""
+        lines = [f"class {sync}{inherited}:", *docstring(doc, 1), "", *self._twin(node)]
         groups = _grouped(node.body)
         if "__init__" not in groups and not bases:
             lines += ["", line("def __init__(self) -> None:", 1)]
-            lines.append(line(f"self._async = {node.name}()", 2))
+            lines.append(line(f"self._async = {self._made_by(node, 'self')}()", 2))
         for name, nodes in groups.items():
             member = self._facade.attempt(partial(self._member, node, name, nodes))
             lines += ["", *member] if member else []
+        return lines if bases else [*lines, "", *self._from_async(node)]
+
+    def _twin(self, node: ast.ClassDef) -> list[str]:
+        """Declare the async twin, and its class where a base makes the twins of others."""
+        lines = [line(f"_async: {node.name}", 1)]
+        if node.bases:
+            lines.append(line(f"_twin = {node.name}", 1))
+        elif node.name in self._facade.bases:
+            self._members.needed.add(Imported("typing", "ClassVar", runtime=False))
+            lines.append(line(f"_twin: ClassVar[type[{node.name}]] = {node.name}", 1))
+        return lines
+
+    def _made_by(self, node: ast.ClassDef, me: str) -> str:
+        """Write what makes the async object: its class, or that of the derived class."""
+        family = node.bases or node.name in self._facade.bases
+        return f"{me}._twin" if family else node.name
+
+    def _from_async(self, node: ast.ClassDef) -> list[str]:
         self._members.needed.add(Imported("typing", "Self", runtime=False))
-        return [*lines, "", *_from_async(node.name)]
+        return [
+            line("@classmethod", 1),
+            line(f"def _from_async(cls, twin: {node.name}) -> Self:", 1),
+            line("made = cls.__new__(cls)", 2),
+            line("made._async = twin", 2),
+            line("return made", 2),
+        ]
 
     def _member(self, owner: ast.ClassDef, name: str, nodes: list[ast.stmt]) -> list[str]:
         node = nodes[0]
         if name == "__init__" and isinstance(node, Function):
-            return [*self._members.constructor(node, owner.name), *self._attributes(owner, node)]
+            made_by = self._made_by(owner, "self")
+            return [*self._members.constructor(node, made_by), *self._attributes(owner, node)]
         if name == "__repr__":
             shown = 'return repr(self._async).removeprefix("Async")'
             return [line("def __repr__(self) -> str:", 1), line(shown, 2)]
@@ -139,14 +166,16 @@ class ModuleWriter:
             return self._attribute(owner, name, node)
         if not isinstance(node, Function):
             raise self._source.refuse(node, f"{name} is public and has no type")
-        return self._functions(nodes, "self._async", 1, owner.name)
+        return self._functions(nodes, "self._async", 1, owner)
 
     def _private(self, name: str, node: ast.stmt) -> list[str]:
         if name.startswith("__") and isinstance(node, Function) and name != "__del__":
             raise self._source.refuse(node, f"{name} has no sync form")
         return []
 
-    def _functions(self, nodes: list[ast.stmt], on: str, depth: int, owner: str = "") -> list[str]:
+    def _functions(
+        self, nodes: list[ast.stmt], on: str, depth: int, owner: ast.ClassDef | None = None
+    ) -> list[str]:
         """Write a function with its overloads, or a property with its setter."""
         functions = [node for node in nodes if isinstance(node, Function)]
         overloads = [node for node in functions if "overload" in decorators(node)]
@@ -166,7 +195,9 @@ class ModuleWriter:
                 blocks.append(self._members.write_property(node))
             else:
                 of_class = names & {"classmethod", "staticmethod"}
-                text = self._members.function(node, owner if of_class else on, depth)
+                if owner is not None and of_class:
+                    on = self._made_by(owner, "cls") if "classmethod" in names else owner.name
+                text = self._members.function(node, on, depth)
                 blocks.append([*(line(f"@{name}", depth) for name in of_class), *text])
         return [text for block in blocks for text in ["", *block]][1:]
 
@@ -206,16 +237,6 @@ def _public_attributes(node: ast.AST) -> list[str]:
         and isinstance(target.value, ast.Name)
         and target.value.id == "self"
         and not target.attr.startswith("_")
-    ]
-
-
-def _from_async(twin: str) -> list[str]:
-    return [
-        line("@classmethod", 1),
-        line(f"def _from_async(cls, twin: {twin}) -> Self:", 1),
-        line("made = cls.__new__(cls)", 2),
-        line("made._async = twin", 2),
-        line("return made", 2),
     ]
 
 

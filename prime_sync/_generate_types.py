@@ -35,8 +35,9 @@ class Types:
 
     def default(self, node: ast.expr) -> str:
         """Write the default of a parameter."""
-        if any(name in self._twins for name in _names(node)):
-            raise self._refuse(node, "a default cannot be an async client")
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and part.id in self._twins:
+                raise self._refuse(node, "a default cannot be an async client")
         return self._write(node, self.evaluated)
 
     def twin(self, node: ast.expr) -> str | None:

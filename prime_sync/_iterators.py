@@ -148,8 +148,8 @@ class _Pump(Generic[T]):
                 await self._copy()
             finally:
                 await self._close_source()
-        except asyncio.CancelledError as error:
-            self.error = error
+        except asyncio.CancelledError:
+            self.error = asyncio.CancelledError()  # without frames, which would hold this object
             raise
         except BaseException as error:  # raised where the reader is, after the items before it
             self.error = unwrapped(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import selectors
 import sys
@@ -46,10 +45,11 @@ _ABANDONED: list[object] = []
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a new loop: asyncio's, or uvloop's when ``PRIME_SYNC_LOOP=uvloop``."""
-    if os.environ.get("PRIME_SYNC_LOOP") == "uvloop":
-        loop: asyncio.AbstractEventLoop = importlib.import_module("uvloop").new_event_loop()
-        return loop
+    """Return a new loop.
+
+    Never uvloop's, which a forked child cannot let go of: its sockets stay shared, and the child
+    crashes when it exits.
+    """
     if sys.platform == "win32":
         return asyncio.new_event_loop()
     selector = _Selector()

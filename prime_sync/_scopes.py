@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from prime_sync._frames import trimmed, unwrapped
 from prime_sync._loops import ROOT
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Scope"]
 
-T = TypeVar("T")
-U = TypeVar("U")
 
+class Scope(AbstractContextManager[Any]):
+    """A ``with`` block over an async context manager.
 
-class Scope(AbstractContextManager[U], Generic[T, U]):
-    """A ``with`` block over an async context manager."""
+    Its exact type is that of ``Bridge.scope()``.
+    """
 
     def __init__(
         self,
         bridge: Bridge,
-        manager: AbstractAsyncContextManager[T],
-        wrap: Callable[[T], U],
+        manager: AbstractAsyncContextManager[Any],
+        wrap: Callable[[Any], Any] | None,
         mail: Mailbox | None,
     ) -> None:
         self._bridge = bridge
@@ -41,12 +41,13 @@ class Scope(AbstractContextManager[U], Generic[T, U]):
         self._name: str = getattr(manager, "func", type(manager)).__qualname__
         self._failure: BaseException | None = None
         self._owner: asyncio.Task[None]
-        self._entered: asyncio.Future[T]
+        self._entered: asyncio.Future[Any]
         self._left: asyncio.Future[BaseException | None]
 
-    def __enter__(self) -> U:
+    def __enter__(self) -> Any:
         try:
-            return self._wrap(self._bridge.call(self._enter(), self._mail, self._name))
+            value = self._bridge.call(self._enter(), self._mail, self._name)
+            return value if self._wrap is None else self._wrap(value)
         except BaseException as error:
             error.__traceback__ = trimmed(error.__traceback__)
             raise
@@ -69,7 +70,7 @@ class Scope(AbstractContextManager[U], Generic[T, U]):
         failure.__traceback__ = traceback  # without the frames of its way through the task
         return False
 
-    async def _enter(self) -> T:
+    async def _enter(self) -> Any:
         loop = asyncio.get_running_loop()
         self._entered, self._left = loop.create_future(), loop.create_future()
         self._owner = loop.create_task(self._own(), name=ROOT)
@@ -101,8 +102,8 @@ class Scope(AbstractContextManager[U], Generic[T, U]):
                 error = await self._left
                 if error is not None:
                     raise error
-        except asyncio.CancelledError as cancelled:
-            self._failure = cancelled
+        except asyncio.CancelledError:
+            self._failure = asyncio.CancelledError()  # without frames, which would hold this object
             raise
         except BaseException as failure:
             # Raised where the block is; SystemExit leaving a task would end the loop for everybody.

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from prime_async.evals.client import AsyncEvalsClient
 from prime_async.evals.environments import EnvironmentSpec
@@ -24,7 +23,7 @@ from prime_async.evals.sources import Samples, check_path
 from prime_async.evals.sync import InterruptedPush, SyncResult, interrupted_pushes
 from prime_async.evals.verifiers import ResultRun, find_runs, load_run
 from prime_sync._bridge import BRIDGE, Mailbox
-from prime_sync.api import APIClient
+from prime_sync.resources import ResourceClient
 
 if TYPE_CHECKING:
     from prime_sync._bridge import CloseableIterator
@@ -51,60 +50,14 @@ __all__ = [
 ]
 
 
-class EvalsClient:
-    """Client of the evaluations API.
+class EvalsClient(ResourceClient):
+    """Client of the evaluations API: create, push, finalize, read back.
 
-    Args:
-        api_client: a shared :class:`APIClient`, which stays open when this client closes; a text is taken as the
-            API key, as the official async client takes it.
-        api_key, base_url, team_id, context, timeout: as for :class:`APIClient`, for a connection of its own.
-
-    Raises:
-        ConfigError: a configuration file is broken or the context is unknown.
-        UsageError: an argument is wrong, or given together with a shared client.
+    Args and errors of the constructor: see :class:`ResourceClient`.
     """
 
     _async: AsyncEvalsClient
-
-    def __init__(
-        self,
-        api_client: APIClient | str | None = None,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        team_id: str | None = None,
-        context: str | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        self._async = AsyncEvalsClient(
-            api_client._async if isinstance(api_client, APIClient) else api_client,
-            api_key=api_key,
-            base_url=base_url,
-            team_id=team_id,
-            context=context,
-            timeout=timeout,
-        )
-
-    @property
-    def api_client(self) -> APIClient:
-        """The connection this client uses."""
-        return APIClient._from_async(self._async.api_client)
-
-    def close(self) -> None:
-        """Close the connection, unless it is shared."""
-        BRIDGE.call(self._async.aclose())
-
-    def __enter__(self) -> Self:
-        BRIDGE.call(self._async.__aenter__())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        BRIDGE.call(self._async.__aexit__(kind, error, trace))
+    _twin = AsyncEvalsClient
 
     def create_evaluation(
         self,
@@ -128,9 +81,10 @@ class EvalsClient:
 
         Args:
             name: what it is called.
-            environments: what was evaluated: ``"owner/name"`` (must exist), a bare name (made when it does not), or
-                mappings with ``id``, ``slug`` or ``name``; further keys such as ``version_id`` are passed on. With none,
-                and no `run_id`, the `dataset` is taken as the environment.
+            environments: what was evaluated: ``"owner/name"`` (must exist), a bare name (made when
+                it does not), or mappings with ``id``, ``slug`` or ``name``; further keys such as
+                ``version_id`` are passed on. With none, and no `run_id`, the `dataset` is taken as
+                the environment.
             suite_id, run_id: groups it belongs to, passed on as they are.
             model_name, dataset, framework, task_type, description, tags: describe it.
             metadata, metrics: free-form objects.
@@ -138,7 +92,8 @@ class EvalsClient:
             timeout: seconds in all; default 60.
 
         Raises:
-            InvalidEvaluationError: no environment, dataset or run, or a malformed one; before any request.
+            InvalidEvaluationError: no environment, dataset or run, or a malformed one; before any
+                request.
             EnvironmentNotFoundError: an environment does not exist.
         """
         return BRIDGE.call(
@@ -175,25 +130,30 @@ class EvalsClient:
         resume: str | None = None,
         timeout: float | None = None,
     ) -> PushReceipt:
-        """Push samples, several batches at a time, each sample encoded once and sent while the rest is still read.
+        """Push samples, several batches at a time, each sample encoded once and sent while the rest
+        is still read.
 
-        Values are written by the table in ``docs/values.md``; NaN and infinities become null and are counted where they
-        are scores. A sample that cannot be sent is refused and counted in the receipt, the others go on. A file is
-        checked whole before anything is sent. A plain iterable is read in a thread. What an iterable that cannot be
-        read again leaves undelivered is kept in ``~/.prime/spool`` for ``prime-async eval sync``.
+        Values are written by the table in ``docs/values.md``; NaN and infinities become null and
+        are counted where they are scores. A sample that cannot be sent is refused and counted in
+        the receipt, the others go on. A file is checked whole before anything is sent. A plain
+        iterable is read in a thread. What an iterable that cannot be read again leaves undelivered
+        is kept in ``~/.prime/spool`` for ``prime-async eval sync``.
 
         Args:
             evaluation_id: where to.
-            samples: a list, any iterable, an async iterable, or the path of a ``.jsonl`` file, a verifiers result
-                folder or a v1 ``traces.jsonl``.
-            max_payload_bytes: bytes a request may have at most; default 26,214,400 (25 MiB). Batches aim at 1 MiB.
-            max_concurrent: batches on their way at a time, default 4, 1 keeps the order on platforms that do not order
-                by index; `max_workers` is the same.
+            samples: a list, any iterable, an async iterable, or the path of a ``.jsonl`` file, a
+                verifiers result folder or a v1 ``traces.jsonl``.
+            max_payload_bytes: bytes a request may have at most; default 26,214,400 (25 MiB).
+                Batches aim at 1 MiB.
+            max_concurrent: batches on their way at a time, default 4, 1 keeps the order on
+                platforms that do not order by index; `max_workers` is the same.
             progress_callback: called with the number of samples settled since the last call.
             strict: refuse NaN and infinities, by path.
-            trim: fields to leave out, in this order, of samples that are too large; named in the receipt.
-            push_id: names the push (letters, digits, ``-`` and ``_``): where the platform knows sample ranges, repeating
-                it with the same samples changes nothing, whatever happened in between.
+            trim: fields to leave out, in this order, of samples that are too large; named in the
+                receipt.
+            push_id: names the push (letters, digits, ``-`` and ``_``): where the platform knows
+                sample ranges, repeating it with the same samples changes nothing, whatever happened
+                in between.
             resume: token of a receipt; only what is missing is sent.
             timeout: seconds in all; default 86,400 (a day), each batch at most 300.
 
@@ -204,7 +164,8 @@ class EvalsClient:
             UsageError: an argument is wrong; before any request.
             InvalidSampleError: a file cannot be read or has broken lines; before any request.
             PartialPushError: samples are undelivered, spooled or unknown; ``.receipt`` says which.
-            EvaluationNotFoundError, UnauthorizedError, PaymentRequiredError, ForbiddenError: nothing was stored.
+            EvaluationNotFoundError, UnauthorizedError, PaymentRequiredError, ForbiddenError:
+                nothing was stored.
         """
         mail = Mailbox()
         return BRIDGE.call(
@@ -225,15 +186,18 @@ class EvalsClient:
         )
 
     def sync_pushes(self, progress_callback: Progress | None = None) -> list[SyncResult]:
-        """Deliver what earlier pushes to this platform left on disk: spooled samples and interrupted files.
+        """Deliver what earlier pushes to this platform left on disk: spooled samples and
+        interrupted files.
 
-        Safe to call from several processes at a time; a push that was going elsewhere is reported, never redirected.
+        Safe to call from several processes at a time; a push that was going elsewhere is reported,
+        never redirected.
 
         Args:
             progress_callback: called with the number of samples settled since the last call.
 
         Returns:
-            One result per push that was found; its ``problem`` is None when everything is delivered.
+            One result per push that was found; its ``problem`` is None when everything is
+            delivered.
         """
         mail = Mailbox()
         return BRIDGE.call(self._async.sync_pushes(mail.run_callback(progress_callback)), mail)
@@ -325,7 +289,8 @@ class EvalsClient:
         *,
         timeout: float | None = None,
     ) -> Evaluation:
-        """Change the given fields; those left at None stay as they are, ``tags=[]`` clears the tags.
+        """Change the given fields; those left at None stay as they are, ``tags=[]`` clears the
+        tags.
 
         Raises:
             EvaluationNotFoundError: there is no such evaluation.
@@ -398,7 +363,8 @@ class EvalsClient:
         poll_interval: float | None = None,
         timeout: float | None = None,
     ) -> Evaluation:
-        """Wait until an evaluation has a final status (COMPLETED, FAILED, CANCELLED or TIMEOUT) and return it.
+        """Wait until an evaluation has a final status (COMPLETED, FAILED, CANCELLED or TIMEOUT) and
+        return it.
 
         Args:
             evaluation_id: which.
@@ -457,7 +423,8 @@ class EvalsClient:
         *,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Stop a hosted evaluation; harmless when it has ended. Returns the answer, with ``message`` if there is one.
+        """Stop a hosted evaluation; harmless when it has ended. Returns the answer, with
+        ``message`` if there is one.
 
         Raises:
             EvaluationNotFoundError: there is no such evaluation.
@@ -471,9 +438,3 @@ class EvalsClient:
             EvaluationNotFoundError: there is no such evaluation.
         """
         return BRIDGE.call(self._async.get_hosted_logs(evaluation_id, timeout=timeout))
-
-    @classmethod
-    def _from_async(cls, twin: AsyncEvalsClient) -> Self:
-        made = cls.__new__(cls)
-        made._async = twin
-        return made

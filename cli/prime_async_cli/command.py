@@ -90,6 +90,9 @@ class Command(asyncclick.Command):
     async def invoke(self, ctx: Context) -> Any:
         if self.needs_loop:
             await enter_loop()
+            from prime_async_cli.logbook import attach
+
+            attach(ctx.obj)
         return await super().invoke(ctx)
 
     def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:

@@ -94,6 +94,7 @@ class AsyncEvalsClient(AsyncResourceClient):
             raise InvalidEvaluationError("name is empty or not text", field="name")
         environments = environments_or_dataset(environments, dataset, run_id)
         check_environments(environments)
+        labels = _checked_tags(tags) or []
         with deadline(check_timeout(timeout, DEFAULT_TIMEOUT), f"creating evaluation {name!r}"):
             transport = await self._api.connect()
             resolved = await resolve_environments(transport, environments, self._api.team_id)
@@ -115,7 +116,7 @@ class AsyncEvalsClient(AsyncResourceClient):
             response = await transport.request(
                 "POST",
                 "/evaluations/",
-                json={**given(body), "tags": list(tags or ())},
+                json={**given(body), "tags": labels},
                 timeout=math.inf,  # the deadline around it counts
                 idempotency_key=ids.new_id("create"),
             )
@@ -331,13 +332,18 @@ class AsyncEvalsClient(AsyncResourceClient):
                 "framework": framework,
                 "task_type": task_type,
                 "description": description,
-                "tags": None if tags is None else list(tags),
+                "tags": _checked_tags(tags),
                 "metadata": metadata,
                 "metrics": metrics,
             }
         )
         if not body:
             raise UsageError("nothing to change: give at least one field", field="name")
+        if body.get("tags") == []:
+            # The official clients send [] for "no change" too, so our platform takes null for
+            # "none"; the official service is not known to. Reading first tells which one this is.
+            await self.get_evaluation(evaluation_id, timeout=timeout)
+            body["tags"] = None if (await self._api.connect()).features else []
         response = await self._send(
             evaluation_id, "PUT", _path(evaluation_id), json=body, timeout=timeout
         )
@@ -496,6 +502,12 @@ class AsyncEvalsClient(AsyncResourceClient):
             return await transport.request(method, path, **options)
         except NotFoundError as error:
             raise not_found(evaluation_id, error) from error
+
+
+def _checked_tags(tags: Sequence[str] | None) -> list[str] | None:
+    if isinstance(tags, str):
+        raise UsageError("tags is a single text", field="tags", hint=f"tags=[{tags!r}]")
+    return None if tags is None else list(tags)
 
 
 def _path(evaluation_id: str) -> str:

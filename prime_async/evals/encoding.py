@@ -50,20 +50,27 @@ class Chunk(NamedTuple):
         return [(self.start + place, bytes(raw)) for place, raw in enumerate(raws)]
 
 
-def join(samples: Sequence[tuple[int, bytes]]) -> list[Chunk]:
-    """Join encoded samples in rising order into chunks of at most about 128 KiB without holes."""
+def join(samples: Sequence[tuple[int, bytes]], most: int = SLICE_BYTES) -> list[Chunk]:
+    """Join encoded samples in rising order into chunks without holes.
+
+    Args:
+        samples: input index and JSON of each.
+        most: bytes a chunk of several samples may have, at most 128 KiB; a larger sample is a chunk
+            of its own.
+    """
+    most = min(most, SLICE_BYTES)
     chunks: list[Chunk] = []
     run: list[bytes] = []
     size = 0
     start = following = -1
     for index, data in samples:
-        if run and (index != following or size >= SLICE_BYTES):
+        if run and (index != following or size + len(data) > most):
             chunks.append(Chunk(start, len(run), b",".join(run)))
             run, size = [], 0
         if not run:
             start = index
         run.append(data)
-        size += len(data)
+        size += len(data) + 1
         following = index + 1
     if run:
         chunks.append(Chunk(start, len(run), b",".join(run)))
@@ -104,9 +111,7 @@ class SampleEncoder:
         """Return one sample as JSON, or None after noting why it is refused."""
         root = f"samples[{index}]"
         try:
-            if self._strict:
-                values.refuse_nonfinite(sample, root=root)
-            data = values.encode_record(sample, root=root)
+            data = values.encode_record(sample, root=root, strict=self._strict)
         except ValueEncodingError as error:
             self.refused.append(RefusedSample(index, error.message, error.path))
             return None

@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from prime_async.evals.encoding import SLICE_BYTES, SLICE_SECONDS, Chunk, SampleEncoder, join
@@ -54,12 +55,11 @@ class _Feed:
             Exception: whatever the user's iterable raised, after everything before it was handed
                 over.
         """
-        if not self._ready and not self._ended:
-            await self._wait_for_news()
-        self._news.clear()
+        await self._wait_for_news()
         ended = self._ended  # read before taking: what comes between the two is taken next time
-        taken = join(self._take())
+        taken = join(self._take(), self._encoder.limit)
         if taken or not ended:
+            self._quiet = self._quiet and not taken
             return taken
         if self._error is not None:
             raise self._error
@@ -67,10 +67,15 @@ class _Feed:
 
     async def _wait_for_news(self) -> None:
         with anyio.move_on_after(None if self._quiet else _LINGER):
-            await self._news.wait()
-            self._quiet = False
+            while not self._ready and not self._ended:
+                self._news.clear()  # it may be about what was taken already
+                await self._news.wait()
             return
         self._quiet = True  # said once: the next wait has no limit
+
+    async def leftovers(self) -> list[Chunk]:
+        """Return what was taken from the iterable and not handed over; it can be had only here."""
+        return join(self._take(), self._encoder.limit)
 
     def _take(self) -> list[tuple[int, bytes]]:
         raise NotImplementedError
@@ -85,18 +90,27 @@ class IterableFeed(_Feed):
         self._loop = asyncio.get_running_loop()
         self._room = threading.Condition()
         self._stopped = False
+        # A daemon, not a pool worker: next() of a stuck source cannot be interrupted and must not
+        # hold up the exit.
+        self._thread = threading.Thread(
+            target=self._run, name="prime-async push source", daemon=True
+        )
 
     def start(self, group: TaskGroup) -> None:
         """Begin to read."""
-        # A daemon, not a pool worker: next() of a stuck source cannot be interrupted and must not
-        # hold up the exit.
-        threading.Thread(target=self._run, name="prime-async push source", daemon=True).start()
+        self._thread.start()
 
     async def aclose(self) -> None:
         """Stop reading; a source that is inside its ``next()`` is left behind."""
         with self._room:
             self._stopped = True
             self._room.notify_all()
+
+    async def leftovers(self) -> list[Chunk]:
+        """Return what is not handed over, giving a sample that is just being encoded its time."""
+        if self._thread.is_alive():
+            await anyio.to_thread.run_sync(self._thread.join, _LINGER)
+        return await super().leftovers()
 
     def _run(self) -> None:
         index = -1
@@ -113,14 +127,15 @@ class IterableFeed(_Feed):
 
     def _put(self, index: int, data: bytes) -> bool:
         with self._room:
-            while self._bytes >= _READ_AHEAD and not self._stopped:
-                self._room.wait()
             first = not self._ready
             self._ready.append((index, data))
             self._bytes += len(data)
-        if first:
-            self._wake()
-        return not self._stopped
+            if first:
+                self._wake()
+            # Waiting with nothing in hand: what was taken from the iterable is never lost here.
+            while self._bytes >= _READ_AHEAD and not self._stopped:
+                self._room.wait()
+            return not self._stopped
 
     def _wake(self) -> None:
         if not self._loop.is_closed():
@@ -180,12 +195,13 @@ class AsyncFeed(_Feed):
                     await close()
 
     async def _put(self, index: int, data: bytes) -> None:
-        while self._bytes >= _READ_AHEAD:
-            self._room.clear()
-            await self._room.wait()
         self._ready.append((index, data))
         self._bytes += len(data)
         self._news.set()
+        # Waiting with nothing in hand: what was taken from the iterable is never lost here.
+        while self._bytes >= _READ_AHEAD:
+            self._room.clear()
+            await self._room.wait()
 
     def _take(self) -> list[tuple[int, bytes]]:
         taken, self._ready, self._bytes = self._ready, [], 0

@@ -8,30 +8,24 @@ rows of a result file whose ``id`` becomes ``example_id``.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
-import msgspec
 from anyio.abc import TaskGroup
 
 from prime_async import values
-from prime_async.errors import InvalidSampleError
+from prime_async.errors import InvalidSampleError, ValueEncodingError
 from prime_async.evals.encoding import Chunk, SampleEncoder, join
+from prime_async.evals.lines import Line, LineError, RowMapping, numbered_lines, samples_of
 from prime_async.spool import Ranges, SourceInfo
 
 __all__ = ["FileCheck", "JsonlSource", "OversizedLine", "check_jsonl"]
 
 _WINDOW = 2**20
 _SHOWN_FAULTS = 5
-_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-RowMapping = Callable[[dict[str, Any]], list[dict[str, Any]]]
-"""Turns one decoded line into the samples it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,90 +72,68 @@ def check_jsonl(
         InvalidSampleError: the file cannot be read, or lines are not JSON objects; the first five
             are named as ``file:line:column``.
     """
+    faults = _Faults(path)
     try:
         check = FileCheck(path, SourceInfo.of(path))
-        faults = _check_lines(check, limit, rename_id, mapping)
-    except OSError as error:
-        raise InvalidSampleError(
-            f"cannot read {path}: {error.strerror or error}", field="samples"
-        ) from error
-    if faults:
-        more = f"\n… and {len(faults) - _SHOWN_FAULTS} more" if len(faults) > _SHOWN_FAULTS else ""
-        raise InvalidSampleError(
-            "\n".join(faults[:_SHOWN_FAULTS]) + more,
-            field="samples",
-            hint="nothing was sent; a results file holds one JSON object per line",
-        )
+        for line in numbered_lines(path):
+            try:
+                produced = samples_of(line.data, rename_id=rename_id, mapping=mapping)
+            except LineError as error:
+                faults.add(line, error)
+            else:
+                _count(check, line, produced, limit)
+    except (OSError, LineError) as error:
+        raise _unreadable(path, error) from error
+    faults.raise_any()
     _refuse_changed(check)
     return check
 
 
-def _check_lines(
-    check: FileCheck, limit: int, rename_id: bool, mapping: RowMapping | None
-) -> list[str]:
-    faults: list[str] = []
-    for number, line in _numbered_lines(check.path):
-        try:
-            produced = _check_line(line, rename_id, mapping)
-        except _LineError as error:
-            faults.append(f"{check.path}:{number}:{error.column}: {error.what}")
-            continue
-        for rewritten, size in produced:
-            if rewritten:
-                check.rewritten.add(check.samples)
-            if size > limit:
-                check.oversized.append(OversizedLine(number, check.samples, size))
-            check.samples += 1
-    return faults
+def _count(check: FileCheck, line: Line, produced: list[Any], limit: int) -> None:
+    for sample in produced:
+        if not isinstance(sample, bytes):
+            check.rewritten.add(check.samples)
+        if (size := _size(sample)) > limit:
+            check.oversized.append(OversizedLine(line.number, check.samples, size))
+        check.samples += 1
 
 
-def _check_line(line: bytes, rename_id: bool, mapping: RowMapping | None) -> list[tuple[bool, int]]:
-    """Say for each sample of a line whether it is rewritten, and its size."""
-    if mapping is not None:
-        return [(True, len(values.encode_record(sample))) for sample in mapping(_decoded(line))]
+def _size(sample: Any) -> int:
+    if isinstance(sample, bytes):
+        return len(sample)
     try:
-        fields = _FIELDS.decode(line)
-        line.decode("utf-8")  # msgspec skips over text without looking inside
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return [(True, len(values.encode_record(_decoded(line))))]
-    rename = rename_id and "id" in fields and "example_id" not in fields
-    extra = len(b',"example_id":') + len(bytes(fields["id"])) if rename else 0
-    return [(rename, len(line) + extra)]
+        return len(values.encode_record(sample))
+    except ValueEncodingError:
+        return 0  # refused by name when its turn to be sent comes
 
 
-class _LineError(Exception):
-    def __init__(self, what: str, column: int) -> None:
-        super().__init__(what)
-        self.what = what
-        self.column = column
+class _Faults:
+    """Broken lines: the first five in words, and how many there are."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._shown: list[str] = []
+        self._count = 0
+
+    def add(self, line: Line, error: LineError) -> None:
+        self._count += 1
+        if len(self._shown) < _SHOWN_FAULTS:
+            column = line.start + error.column
+            self._shown.append(f"{self._path}:{line.number}:{column}: {error.what}")
+
+    def raise_any(self) -> None:
+        if self._count:
+            more = self._count - len(self._shown)
+            raise InvalidSampleError(
+                "\n".join(self._shown) + (f"\n… and {more} more" if more else ""),
+                field="samples",
+                hint="nothing was sent; a results file holds one JSON object per line",
+            )
 
 
-def _decoded(line: bytes) -> dict[str, Any]:
-    """Decode a line the lenient way, NaN and infinities included, or say where it is broken."""
-    try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise _LineError(f"not UTF-8: {error.reason}", error.start + 1) from error
-    try:
-        decoded = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _LineError(f"not JSON: {error.msg}", error.colno) from error
-    except RecursionError as error:
-        raise _LineError("nested too deeply", 1) from error
-    if not isinstance(decoded, dict):
-        raise _LineError(f"a JSON {type(decoded).__name__}, not an object", 1)
-    return decoded
-
-
-def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield line numbers (from 1) and lines, blank ones left out, surrounding white space and a BOM
-    cut off.
-    """
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            stripped = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).strip()
-            if stripped:
-                yield number, stripped
+def _unreadable(path: Path, error: Exception) -> InvalidSampleError:
+    why = getattr(error, "strerror", None) or error
+    return InvalidSampleError(f"cannot read {path}: {why}", field="samples")
 
 
 def _refuse_changed(check: FileCheck) -> None:
@@ -209,12 +181,8 @@ class JsonlSource:
         """How the file looked when it was checked."""
         return None if self._check is None else self._check.info
 
-    async def check(self) -> FileCheck:
-        """Check the whole file in a thread; see :func:`check_jsonl`."""
-        return await anyio.to_thread.run_sync(self.check_now)
-
-    def check_now(self) -> FileCheck:
-        """Check the whole file; see :func:`check_jsonl`."""
+    def check(self) -> FileCheck:
+        """Check the whole file, before the first sample is asked for; see :func:`check_jsonl`."""
         self._check = check_jsonl(
             self.path,
             limit=self._encoder.limit,
@@ -230,6 +198,10 @@ class JsonlSource:
 
     async def aclose(self) -> None:
         """Nothing to stop."""
+
+    async def leftovers(self) -> list[Chunk]:
+        """Nothing is held: it can be read again."""
+        return []
 
     async def next_chunks(self) -> list[Chunk] | None:
         """Return the samples of the next window of about 1 MiB, None at the end.
@@ -247,38 +219,30 @@ class JsonlSource:
             size += len(data)
             if size >= _WINDOW:
                 break
-        return join(window)
+        assert self._check is not None
+        _refuse_changed(self._check)  # before this window is sent: what is in it was checked
+        return join(window, self._encoder.limit)
 
     def _read(self, check: FileCheck) -> Iterator[tuple[int, bytes]]:
         index = 0
         try:
-            for _, line in _numbered_lines(self.path):
-                for data in self._samples_of(line, index, check):
-                    fitting = None if index in self._skip else self._encoder.fit(index, data)
-                    if fitting is not None:
-                        yield index, fitting
+            for line in numbered_lines(self.path):
+                if index >= check.samples:  # what was added since the check was not checked
+                    return
+                for sample in self._samples_of(line.data, index, check):
+                    data = None if index in self._skip else self._ready(index, sample)
+                    if data is not None:
+                        yield index, data
                     index += 1
-        except (OSError, _LineError) as error:
-            raise InvalidSampleError(
-                f"cannot go on reading {self.path}: {error}", field="samples"
-            ) from error
-        _refuse_changed(check)
+        except (OSError, LineError) as error:
+            raise _unreadable(self.path, error) from error
 
-    def _samples_of(self, line: bytes, index: int, check: FileCheck) -> list[bytes]:
-        if self._mapping is not None:
-            return [values.encode_record(sample) for sample in self._mapping(_decoded(line))]
-        if index not in check.rewritten:
+    def _samples_of(self, line: bytes, index: int, check: FileCheck) -> list[Any]:
+        if self._mapping is None and (index not in check.rewritten or index in self._skip):
             return [line]
-        if index in self._skip:
-            return [b""]
-        return [self._rewritten(line)]
+        return samples_of(line, rename_id=self._rename_id, mapping=self._mapping)
 
-    def _rewritten(self, line: bytes) -> bytes:
-        try:
-            fields: dict[str, Any] = dict(_FIELDS.decode(line))
-        except (msgspec.DecodeError, RecursionError):
-            fields = _decoded(line)
-            self._encoder.nonfinite.update(Counter(values.nonfinite_scores(fields)))
-        if self._rename_id and "id" in fields and "example_id" not in fields:
-            fields = {"example_id": fields["id"], **fields}
-        return values.encode_record(fields)
+    def _ready(self, index: int, sample: Any) -> bytes | None:
+        if isinstance(sample, bytes):
+            return self._encoder.fit(index, sample)
+        return self._encoder.encode(index, sample)

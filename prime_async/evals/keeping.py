@@ -9,6 +9,7 @@ resume.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -90,6 +91,7 @@ class Journal(NoKeeper):
     def __init__(self, writer: EntryWriter) -> None:
         super().__init__()
         self._writer: EntryWriter | None = writer
+        self._broken = False
         self.path = writer.entry.path
 
     @classmethod
@@ -131,18 +133,16 @@ class Journal(NoKeeper):
         except SpoolError as error:
             _LOGGER.warning("push_journal path=%s: %s", self.path, error)
 
-    def _note(self, write: object) -> None:
-        assert callable(write)
-        if self._writer is None:
+    def _note(self, write: Callable[[EntryWriter], object]) -> None:
+        if self._writer is None or self._broken:
             return
         try:
             write(self._writer)
         except SpoolError as error:
+            self._broken = True  # closing it syncs the disk and is left to `close`
             _LOGGER.warning(
                 "push_journal path=%s: no longer kept, the push goes on: %s", self.path, error
             )
-            self._writer.close()
-            self._writer = None
 
 
 class LastResort(NoKeeper):

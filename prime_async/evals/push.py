@@ -8,6 +8,7 @@ inside ``Push.run``.
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -91,6 +92,11 @@ class Source(Protocol):
     async def aclose(self) -> None:
         """Stop reading."""
 
+    async def leftovers(self) -> list[Chunk]:
+        """Return, after closing, what was taken from a source that cannot be read again and not
+        handed over.
+        """
+
 
 class Push:
     """Delivers one source to one evaluation.
@@ -134,9 +140,14 @@ class Push:
         """Why nothing more is sent, once that is so."""
         self._user_error: Exception | None = None
         self._ended = False
+        self._unpacked: deque[Chunk] = deque()
 
-    async def run(self, seconds: float) -> PushReceipt:
+    async def run(self, seconds: float, *, until: float | None = None) -> PushReceipt:
         """Push everything, for at most the given seconds.
+
+        Args:
+            seconds: the limit.
+            until: moment at which it ends, on the clock of the loop, when it began before now.
 
         Raises:
             PartialPushError: samples are undelivered, unknown or spooled; carries the receipt.
@@ -147,7 +158,8 @@ class Push:
                 it was delivered.
         """
         try:
-            with anyio.move_on_after(seconds) as scope:
+            end = anyio.current_time() + seconds if until is None else until
+            with anyio.move_on_at(end) as scope:
                 await self._push()
             if scope.cancelled_caught:
                 self._lost = APITimeoutError(
@@ -183,9 +195,9 @@ class Push:
                 break
             if not chunks:
                 await self._dispatch(group, self._packer.flush())
-            for chunk in chunks:
-                if (batch := self._packer.add(chunk)) is not None:
-                    await self._dispatch(group, batch)
+            self._unpacked.extend(chunks)
+            while self._unpacked:
+                await self._dispatch(group, self._packer.add(self._unpacked.popleft()))
             await anyio.lowlevel.checkpoint()
         await self._dispatch(group, self._packer.flush())
 
@@ -193,7 +205,12 @@ class Push:
         if batch is None:
             return
         self._ledger.sent(batch)
-        await self._sky.enter(batch.size)
+        try:
+            await self._sky.enter(batch.size)
+        except BaseException:  # only when cancelled; see _deliver
+            with anyio.CancelScope(shield=True):
+                await self._keeper.undelivered(batch, unknown=False)
+            raise
         group.start_soon(self._deliver, batch, name="prime-async push batch")
 
     async def _deliver(self, batch: Batch) -> None:
@@ -201,14 +218,17 @@ class Push:
         or failed.
         """
         waiting = [batch]
+        flying: Batch | None = None
         tries = 1
         try:
             while waiting:
                 part = waiting[-1]
                 if self._lost is None:
+                    flying = part
                     rest, again = await self._attempt(
                         part, last=tries >= self._transport.retry.tries
                     )
+                    flying = None
                     tries += bool(again)
                     waiting[-1:] = [*rest, *again]
                     if again:
@@ -219,10 +239,9 @@ class Push:
         finally:
             self._sky.leave(batch.size)
             with anyio.CancelScope(shield=True):
-                for (
-                    part
-                ) in waiting:  # only when cancelled: samples must not go with a source that is gone
-                    await self._keeper.undelivered(part, unknown=True)
+                # Only when cancelled: samples must not go with a source that is gone.
+                for part in waiting:
+                    await self._give_up(part, unknown=part is flying)
 
     async def _attempt(self, batch: Batch, *, last: bool) -> tuple[list[Batch], list[Batch]]:
         """Send a batch once; return the parts to send now, and those to send after a pause."""
@@ -296,13 +315,17 @@ class Push:
         await self._report(batch.count)
 
     async def _fail(self, batch: Batch, error: APIError) -> None:
-        unknown = error.ambiguous and SAMPLE_RANGES not in self._transport.features
-        if unknown:
-            self._ledger.in_doubt(batch)
         self._last_error = error
         self._failures_in_a_row += 1
         if isinstance(error, _HOPELESS) or self._failures_in_a_row >= _OUTAGE:
             self._lost = self._lost or error
+        await self._give_up(batch, unknown=error.ambiguous)
+
+    async def _give_up(self, batch: Batch, *, unknown: bool) -> None:
+        """Leave a batch; that it may have arrived matters only where a repeat could double it."""
+        unknown = unknown and SAMPLE_RANGES not in self._transport.features
+        if unknown:
+            self._ledger.in_doubt(batch)
         await self._keeper.undelivered(batch, unknown=unknown)
 
     async def _report(self, count: int) -> None:
@@ -317,19 +340,29 @@ class Push:
             self._progress = None
 
     async def _put_away(self) -> None:
-        left = self._packer.flush()
-        if left is not None:  # read, but the push ended before it could be sent
-            self._ledger.sent(left)
-            await self._keeper.undelivered(left, unknown=False)
-        complete = self._ended and self._ledger.settled_all()
-        await self._keeper.close(self._source.total, complete=complete)
+        """Keep what was read when the push ended before it could be sent."""
+        for chunk in (*self._unpacked, *await self._source.leftovers()):
+            await self._keep(self._packer.add(chunk))
+        await self._keep(self._packer.flush())
+        done = self._ended and self._ledger.settled_all()
+        await self._keeper.close(self._source.total, complete=done or self._was_turned_away())
+
+    def _was_turned_away(self) -> bool:
+        """Say whether the platform refused all of a source that stays: nothing is worth keeping."""
+        turned_away = isinstance(self._lost, _HOPELESS) and self._source.rereadable
+        return turned_away and not self._ledger.stored
+
+    async def _keep(self, batch: Batch | None) -> None:
+        if batch is not None:
+            self._ledger.sent(batch)
+            await self._keeper.undelivered(batch, unknown=False)
 
     def _conclude(self) -> PushReceipt:
         receipt = self._ledger.receipt(self._source.total, ended=self._ended)
         if self._user_error is not None:
             self._user_error.add_note(f"push {self._push_id}: {receipt}")
             raise self._user_error
-        if receipt.unknown or receipt.undelivered or receipt.spooled:
+        if receipt.unknown or receipt.undelivered or receipt.spooled or not receipt.read_all:
             raise self._error(receipt)
         return receipt
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import anyio
 
 from prime_async import ids
 from prime_async.api import AsyncAPIClient
 from prime_async.errors import NotFoundError, UsageError
 from prime_async.evals.batches import MAX_PAYLOAD_BYTES, OVERHEAD
 from prime_async.evals.encoding import SampleEncoder
-from prime_async.evals.files import JsonlSource
 from prime_async.evals.keeping import (
     Journal,
     Keeper,
@@ -22,16 +22,15 @@ from prime_async.evals.keeping import (
 )
 from prime_async.evals.ledger import Ledger
 from prime_async.evals.push import SAMPLE_RANGES, Progress, Push, Source
-from prime_async.evals.receipts import PushReceipt, ResumeToken
+from prime_async.evals.receipts import PushReceipt, ResumeToken, is_push_id
 from prime_async.evals.sources import Samples, open_source
 from prime_async.spool import Ranges
-from prime_async.transport import Transport, check_timeout, path_segment
+from prime_async.transport import Transport, check_timeout, deadline, path_segment
 
 __all__ = ["DEFAULT_CONCURRENT", "DEFAULT_TIMEOUT", "PushOptions", "push_samples", "stored_ranges"]
 
 DEFAULT_CONCURRENT = 4
 DEFAULT_TIMEOUT = 86_400.0
-_PUSH_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,25 +67,40 @@ class PushOptions:
             UsageError: names the argument.
         """
         path_segment(evaluation_id, "evaluation_id")
-        if max_concurrent is not None and max_workers is not None and max_concurrent != max_workers:
+        if progress is not None and not callable(progress):
             raise UsageError(
-                "max_workers is another name of max_concurrent; give one", field="max_workers"
+                f"progress_callback is a {type(progress).__name__}, which cannot be called",
+                field="progress_callback",
             )
-        if isinstance(trim, str):
-            raise UsageError("trim is a single text", field="trim", hint=f"trim=[{trim!r}]")
         ceiling = MAX_PAYLOAD_BYTES if max_payload_bytes is None else max_payload_bytes
         return cls(
             token=_token(evaluation_id, push_id, resume),
             continues=push_id is not None or resume is not None,
             ceiling=_whole("max_payload_bytes", ceiling, OVERHEAD + 2),
-            max_concurrent=_whole("max_concurrent", max_concurrent or max_workers, 1)
-            if (max_concurrent, max_workers) != (None, None)
-            else DEFAULT_CONCURRENT,
+            max_concurrent=_concurrency(max_concurrent, max_workers),
             progress=progress,
             strict=strict,
-            trim=tuple(trim),
+            trim=_field_names(trim),
             timeout=check_timeout(timeout, DEFAULT_TIMEOUT),
         )
+
+
+def _concurrency(max_concurrent: int | None, max_workers: int | None) -> int:
+    given = {"max_concurrent": max_concurrent, "max_workers": max_workers}
+    found = [_whole(name, value, 1) for name, value in given.items() if value is not None]
+    if len(set(found)) > 1:
+        raise UsageError(
+            "max_workers is another name of max_concurrent; give one", field="max_workers"
+        )
+    return found[0] if found else DEFAULT_CONCURRENT
+
+
+def _field_names(trim: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(trim, str):
+        raise UsageError("trim is a single text", field="trim", hint=f"trim=[{trim!r}]")
+    if not isinstance(trim, Iterable) or not all(isinstance(name, str) for name in trim):
+        raise UsageError("trim is not a list of field names", field="trim")
+    return tuple(trim)
 
 
 def _token(evaluation_id: str, push_id: str | None, resume: str | None) -> ResumeToken:
@@ -100,31 +114,38 @@ def _token(evaluation_id: str, push_id: str | None, resume: str | None) -> Resum
         if push_id is not None and push_id != token.push_id:
             raise UsageError(f"the resume token belongs to push {token.push_id}", field="push_id")
         return token
-    if push_id is not None and not _PUSH_ID.fullmatch(push_id):
+    if push_id is not None and not is_push_id(push_id):
         raise UsageError(
-            f"push_id {push_id!r} is not 1 to 64 of letters, digits, - and _", field="push_id"
+            f"push_id {push_id!r} is not 1 to 64 of letters, digits, - and _, beginning with a "
+            "letter or digit",
+            field="push_id",
         )
     return ResumeToken(evaluation_id, push_id or ids.new_id("push"))
 
 
 async def push_samples(api: AsyncAPIClient, samples: Samples, options: PushOptions) -> PushReceipt:
     """Push; see ``AsyncEvalsClient.push_samples``."""
+    until = anyio.current_time() + options.timeout
+    with deadline(options.timeout, f"preparing the push to {options.token.evaluation_id}"):
+        push = await _prepare(api, samples, options)
+    return await push.run(options.timeout, until=until)
+
+
+async def _prepare(api: AsyncAPIClient, samples: Samples, options: PushOptions) -> Push:
     encoder = SampleEncoder(
         limit=options.ceiling - OVERHEAD, strict=options.strict, trim=options.trim
     )
-    # The source keeps this very set: what an earlier part stored is added to it before the first
-    # sample is read.
-    skip = options.token.settled
-    source = open_source(samples, encoder, skip)
-    if isinstance(source, JsonlSource):
-        await source.check()
+    # The source keeps this very set; it is filled before the first sample is read. Where the
+    # platform keeps ranges, its word replaces the token's: what that calls unknown may be missing.
+    skip = Ranges()
+    source = await open_source(samples, encoder, skip)
     transport = await api.connect()
     token = options.token
     if options.continues:
         token = await _as_the_platform_knows_it(transport, token)
-        skip.update(token.settled)
+    skip.update(token.settled)
     keeper = await _keeper(api, source, token)
-    push = Push(
+    return Push(
         transport,
         token,
         source,
@@ -134,7 +155,6 @@ async def push_samples(api: AsyncAPIClient, samples: Samples, options: PushOptio
         max_concurrent=options.max_concurrent,
         progress=options.progress,
     )
-    return await push.run(options.timeout)
 
 
 async def _as_the_platform_knows_it(transport: Transport, token: ResumeToken) -> ResumeToken:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +15,16 @@ import msgspec
 from prime_async.errors import UsageError
 from prime_async.spool import Ranges
 
-__all__ = ["PushReceipt", "RefusedSample", "ResumeToken"]
+__all__ = ["PushReceipt", "RefusedSample", "ResumeToken", "is_push_id"]
 
 _TOKEN_PREFIX = "pr1."  # noqa: S105 - marks what the text is, secures nothing
+_PUSH_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOKEN_SHAPE = tuple[str, str, list[Any], list[Any]]
+
+
+def is_push_id(value: object) -> bool:
+    """Say whether a value can name a push: on the wire, and as a folder of the spool."""
+    return isinstance(value, str) and _PUSH_ID.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +83,15 @@ class ResumeToken:
         """
         try:
             if not text.startswith(_TOKEN_PREFIX):
-                raise ValueError("no token")
+                raise ValueError("it does not begin as one")
             data = base64.urlsafe_b64decode(text[len(_TOKEN_PREFIX) :] + "===")
             evaluation_id, push_id, stored, unknown = msgspec.json.decode(data, type=_TOKEN_SHAPE)
+            if not is_push_id(push_id):
+                raise ValueError("its push has no proper id")
             return cls(evaluation_id, push_id, Ranges.from_list(stored), Ranges.from_list(unknown))
         except (
             AttributeError,
+            TypeError,
             ValueError,
             binascii.Error,
             msgspec.MsgspecError,
@@ -108,12 +118,14 @@ class PushReceipt(Mapping[str, Any]):
         stored: their input indexes as ranges ``[[start, stop], …]``.
         unknown: sent, but whether they arrived cannot be told; never sent again blindly.
         undelivered: certainly not on the platform, neither spooled nor refused.
-        spooled: samples kept on disk at `spool_path`, delivered by ``prime-async eval sync``.
+        spooled: samples kept on disk at `spool_path`, delivered by ``prime-async eval sync``;
+            those in `unknown` are kept there too, and not counted here.
         trimmed: samples that fit only after fields were left out (``trim=``), with the names of the
             fields.
         nonfinite: how often NaN or an infinity was written as null, by place (``reward``,
             ``metrics.<name>``).
-        samples_total: samples the input held, or None when its end was not reached.
+        samples_total: samples the input held, or None when that is not known.
+        read_all: False when the push ended before the input did.
         bytes_sent, batches, seconds: what it took.
         resume_token: text that resumes the push, or None when nothing is left to do.
     """
@@ -131,6 +143,7 @@ class PushReceipt(Mapping[str, Any]):
     trimmed: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     nonfinite: Mapping[str, int] = field(default_factory=dict)
     samples_total: int | None = None
+    read_all: bool = True
     bytes_sent: int = 0
     batches: int = 0
     seconds: float = 0.0
@@ -139,7 +152,8 @@ class PushReceipt(Mapping[str, Any]):
     @property
     def complete(self) -> bool:
         """True when every sample of the input is on the platform."""
-        return not (self.samples_skipped or self.unknown or self.undelivered or self.spooled)
+        left = self.samples_skipped or self.unknown or self.undelivered or self.spooled
+        return self.read_all and not left
 
     def to_dict(self) -> dict[str, Any]:
         """Return the receipt as plain JSON values."""
@@ -170,4 +184,6 @@ class PushReceipt(Mapping[str, Any]):
             parts.append(f"{Ranges(self.undelivered).total} not delivered")
         if self.spooled:
             parts.append(f"{self.spooled} kept in {self.spool_path}")
+        if not self.read_all:
+            parts.append("the input was not read to its end")
         return ", ".join(parts)

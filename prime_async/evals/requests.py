@@ -39,7 +39,7 @@ class CreateEvaluation(Struct, kw_only=True):
     """Body of ``POST /evaluations/``; needs ``run_id`` or at least one of ``environments``."""
 
     name: Name
-    environments: list[EnvironmentReference] | None = None
+    environments: Annotated[list[EnvironmentReference], Meta(max_length=1000)] | None = None
     suite_id: str | None = None
     run_id: str | None = None
     model_name: str | None = None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from prime_async.errors import InvalidSampleError, UsageError
@@ -20,7 +22,7 @@ from prime_async.spool import Ranges
 
 __all__ = ["Samples", "SequenceSource", "check_path", "jsonl_source", "open_source"]
 
-Samples = Iterable[Any] | AsyncIterable[Any] | str | Path
+Samples = Iterable[Any] | AsyncIterable[Any] | str | PathLike[str]
 """What can be pushed: a list, any iterable, an asynchronous iterable, or the path of a file or
 result folder.
 """
@@ -37,7 +39,8 @@ class SequenceSource:
         self._samples = samples
         self._encoder = encoder
         self._skip = skip
-        self._next = 0
+        self._runs: Iterator[tuple[int, int]] | None = None
+        self._run = (0, 0)
 
     def start(self, group: TaskGroup) -> None:
         """Nothing to start."""
@@ -45,41 +48,63 @@ class SequenceSource:
     async def aclose(self) -> None:
         """Nothing to stop."""
 
+    async def leftovers(self) -> list[Chunk]:
+        """Nothing is held: it can be read again."""
+        return []
+
     async def next_chunks(self) -> list[Chunk] | None:
         """Encode about 128 KiB or 2 ms worth of samples; None at the end."""
-        assert self.total is not None
         chunks: list[Chunk] = []
         size = 0
         over = time.perf_counter() + SLICE_SECONDS
-        while self._next < self.total:
-            start, stop = self._next_run()
-            fresh = self._encoder.encode_together(start, list(self._samples[start:stop]))
-            self._next = stop
+        while (run := self._next_run()) is not None:
+            fresh = self._encoder.encode_together(run[0], self._slice(*run))
             chunks += fresh
             size += sum(len(chunk.data) for chunk in fresh)
             if size >= SLICE_BYTES or time.perf_counter() >= over:
                 return chunks
         return chunks or None
 
-    def _next_run(self) -> tuple[int, int]:
+    def _next_run(self) -> tuple[int, int] | None:
         """Return the next samples to encode together, passing over what is to be skipped."""
-        assert self.total is not None
-        start = self._next
-        stop = min(start + self._encoder.at_once, self.total)
-        for wanted in (Ranges([(start, self.total)]) - self._skip) if self._skip else ():
-            return wanted[0], min(wanted[1], wanted[0] + self._encoder.at_once)
-        return (start, stop) if not self._skip else (self.total, self.total)
+        if self._runs is None:  # not before the first sample is asked for: see `open_source`
+            assert self.total is not None
+            self._runs = iter(self._skip.complement(self.total))
+        start, stop = self._run
+        if start == stop:
+            following = next(self._runs, None)
+            if following is None:
+                return None
+            start, stop = following
+        end = min(stop, start + self._encoder.at_once)
+        self._run = (end, stop)
+        return start, end
+
+    def _slice(self, start: int, stop: int) -> list[Any]:
+        if isinstance(self._samples, list | tuple):
+            return list(self._samples[start:stop])
+        return [self._samples[place] for place in range(start, stop)]  # a deque has no slices
 
 
-def open_source(samples: Samples, encoder: SampleEncoder, skip: Ranges) -> Source:
-    """Choose the source.
+async def open_source(samples: Samples, encoder: SampleEncoder, skip: Ranges) -> Source:
+    """Choose the source; a file is checked whole, in a thread.
+
+    Args:
+        samples: what the user gave.
+        encoder: encodes and measures the samples.
+        skip: indexes that need no sending; may still be filled before the first sample is read.
 
     Raises:
         UsageError: nothing that can be iterated; a single sample in place of a list of them.
-        InvalidSampleError, InvalidEvaluationError: the path is no file or result folder.
+        InvalidSampleError: there is no such file, or lines of it are broken.
+        InvalidEvaluationError: the folder is no result folder.
     """
-    if isinstance(samples, str | Path):
-        return jsonl_source(Path(samples), encoder, skip)
+    if isinstance(samples, str | PathLike):
+        path = Path(samples)
+        # Abandoned when cancelled: reading to the end of a large file would hold up the deadline.
+        return await anyio.to_thread.run_sync(
+            _checked_source, path, encoder, skip, abandon_on_cancel=True
+        )
     if isinstance(samples, Mapping | bytes):
         raise UsageError(
             f"samples is a single {type(samples).__name__}",
@@ -99,6 +124,12 @@ def open_source(samples: Samples, encoder: SampleEncoder, skip: Ranges) -> Sourc
     )
 
 
+def _checked_source(path: Path, encoder: SampleEncoder, skip: Ranges) -> JsonlSource:
+    source = jsonl_source(path, encoder, skip)
+    source.check()
+    return source
+
+
 def check_path(path: str | Path, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> FileCheck:
     """Check a JSONL file or result folder as a push would, without pushing. Blocks: call it in a
     thread.
@@ -111,7 +142,7 @@ def check_path(path: str | Path, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) 
         InvalidEvaluationError: the folder is no result folder.
     """
     encoder = SampleEncoder(limit=max_payload_bytes - OVERHEAD)
-    return jsonl_source(Path(path), encoder, Ranges()).check_now()
+    return jsonl_source(Path(path), encoder, Ranges()).check()
 
 
 def jsonl_source(path: Path, encoder: SampleEncoder, skip: Ranges) -> JsonlSource:

@@ -240,6 +240,10 @@ class _SpoolSource:
     async def aclose(self) -> None:
         """Nothing to stop."""
 
+    async def leftovers(self) -> list[Chunk]:
+        """Nothing is held: it can be read again."""
+        return []
+
     async def next_chunks(self) -> list[Chunk] | None:
         """Return the records of the next window of about 1 MiB, None at the end."""
         return await anyio.to_thread.run_sync(self._window) or None

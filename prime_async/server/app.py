@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 import anyio
 from aiohttp import web
 
+from prime_async.errors import LocalPlatformError
 from prime_async.server.auth import ensure_key
 from prime_async.server.clock import Clock
 from prime_async.server.config import ServerConfig
 from prime_async.server.endpoints import Endpoint, add_endpoints
+from prime_async.server.failures import RequestError
 from prime_async.server.observing import mark_response, observe
 from prime_async.server.origins import check_origin
 from prime_async.server.platform import PLATFORM, Platform
@@ -47,6 +49,13 @@ def create_app(config: ServerConfig, *, clock: Clock | None = None) -> web.Appli
     return app
 
 
+async def _install_key(platform: Platform, key: str) -> None:
+    try:
+        await platform.keys.install(key)
+    except RequestError as failure:
+        raise LocalPlatformError(f"the platform cannot start: {failure.message}") from failure
+
+
 async def _state(app: web.Application) -> AsyncIterator[None]:
     platform = app[PLATFORM]
     key = platform.config.api_key
@@ -54,7 +63,7 @@ async def _state(app: web.Application) -> AsyncIterator[None]:
         key = await anyio.to_thread.run_sync(ensure_key, platform.config.key_file)
     await platform.database.open()
     try:
-        await platform.keys.install(key)
+        await _install_key(platform, key)
         await purge_leftovers(platform.database)
         yield
     finally:

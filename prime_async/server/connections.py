@@ -19,6 +19,9 @@ from prime_async.server.observing import FEATURES, INTERNAL_ERROR, failure_respo
 __all__ = ["ConnectionFactory", "GuardedConnection"]
 
 
+LINGERING_SECONDS = 2.0
+"""How long the rest of a refused body is read and dropped, so that the client sees the answer."""
+
 _NOT_HTTP = RequestError(400, "bad_request", "the request is not valid HTTP or over the limits")
 
 
@@ -30,11 +33,12 @@ class GuardedConnection(web.RequestHandler):
     ``write_stall_seconds`` ends the connection.
     """
 
-    __slots__ = ("_factory", "_head_timer", "_heads", "_stall_timer")
+    __slots__ = ("_answered", "_factory", "_head_timer", "_heads", "_stall_timer")
 
     def __init__(self, factory: ConnectionFactory, server: web.Server, **options: Any) -> None:
         super().__init__(server, **options)
         self._factory = factory
+        self._answered = 0
         self._heads = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -56,8 +60,16 @@ class GuardedConnection(web.RequestHandler):
         if self._request_count != self._heads:
             self._heads = self._request_count
             self._cancel_head_timer()
-        elif self._head_timer is None and data and self._current_request is None:
+        elif self._head_timer is None and data and self._heads == self._answered:
             self._expect_head()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._answered += 1
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -82,7 +94,9 @@ class GuardedConnection(web.RequestHandler):
             raise ConnectionResetError("the answer could not be completed")
         request_id = new_request_id()
         if status == 400:
-            log_event(logging.WARNING, "bad_request", request_id=request_id, reason=repr(exc))
+            # The kind only: the text of a parse error quotes the request.
+            kind = type(exc).__name__
+            log_event(logging.WARNING, "bad_request", request_id=request_id, kind=kind)
             response = failure_response(_NOT_HTTP)
         else:
             log_event(logging.ERROR, "unexpected", request_id=request_id, error=exc)
@@ -133,6 +147,7 @@ class ConnectionFactory:
             max_line_size=limits.header_line_bytes,
             max_field_size=limits.header_field_bytes,
             max_headers=limits.headers,
+            lingering_time=LINGERING_SECONDS,
             auto_decompress=False,
         )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from prime_async.server.failures import RequestError, ValidationEntry
+from prime_async.server.failures import RequestError, ValidationEntry, invalid
+
+if TYPE_CHECKING:
+    from multidict import MultiMapping
 
 __all__ = ["decode_body", "decode_fields", "decode_query"]
 
@@ -39,13 +41,19 @@ def decode_fields(body: bytes) -> dict[str, msgspec.Raw]:
     return msgspec.json.decode(body, type=dict[str, msgspec.Raw])
 
 
-def decode_query(query: Mapping[str, str], model: type[Model]) -> Model:
-    """Decode a query string; blank values count as absent, unknown names are ignored.
+def decode_query(query: MultiMapping[str], model: type[Model]) -> Model:
+    """Decode a query string; unknown names are ignored.
 
     Raises:
-        RequestError: 422 for a value the model does not allow.
+        RequestError: 422 for a value the model does not allow, or a parameter given twice.
     """
-    values = {name: value for name, value in query.items() if value != ""}
+    values: dict[str, str] = {}
+    for name in model.__struct_fields__:
+        given = query.getall(name, [])
+        if len(given) > 1:
+            raise invalid(["query", name], "may be given once")
+        if given:
+            values[name] = given[0]
     try:
         return msgspec.convert(values, model, strict=False)
     except msgspec.ValidationError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import secrets
@@ -11,10 +10,12 @@ import time
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
+from prime_async._version import __version__
 from prime_async.server.endpoints import ACCOUNT, ROUTE
 from prime_async.server.failures import RequestError
 from prime_async.server.logs import log_event
 from prime_async.server.platform import PLATFORM
+from prime_async.server.store.writer import storage_failure
 
 __all__ = [
     "FEATURES",
@@ -32,6 +33,10 @@ INTERNAL_ERROR = RequestError(
     500, "internal_error", "the platform failed; its log has the request id"
 )
 
+_CLOSING = RequestError(
+    503, "shutting_down", "the platform is shutting down", headers={"Connection": "close"}
+)
+
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ID_KEY: web.RequestKey[str] = web.RequestKey("request_id", str)
 
@@ -47,7 +52,8 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     started = time.perf_counter()
     status = 499
     try:
-        response = await _answer(request, handler)
+        with request.app[PLATFORM].in_flight:
+            response = await _answer(request, handler)
         status = response.status
     finally:
         _record(request, status, time.perf_counter() - started)
@@ -58,6 +64,7 @@ async def mark_response(request: web.BaseRequest, response: web.StreamResponse) 
     """Put the request id and the features on an answer that is about to be sent."""
     response.headers["X-Request-Id"] = _request_id(request)
     response.headers["X-Prime-Features"] = FEATURES
+    response.headers["Server"] = f"prime-async/{__version__}"
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.setdefault("X-Content-Type-Options", "nosniff")
 
@@ -74,20 +81,32 @@ def failure_response(failure: RequestError) -> web.Response:
 
 
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    if request.app[PLATFORM].in_flight.closing:
+        return failure_response(_CLOSING)
     try:
         return await handler(request)
-    except RequestError as failure:
-        return failure_response(failure)
-    except web.HTTPException as refusal:
-        return failure_response(_from_router(refusal))
-    except asyncio.CancelledError:
-        raise
     except ConnectionError:
         raise
     except Exception as error:
-        # The traceback goes to the log under the request's id; the client learns the id only.
-        log_event(logging.ERROR, "unexpected", request_id=_request_id(request), error=error)
-        return failure_response(INTERNAL_ERROR)
+        if request.writer.output_size > 0:
+            # Part of an answer is out: a second one in its place would pass for its rest.
+            log_event(logging.WARNING, "answer_cut", request_id=_request_id(request), error=error)
+            raise ConnectionResetError("the answer could not be completed") from error
+        return failure_response(_failure(request, error))
+
+
+def _failure(request: web.Request, error: Exception) -> RequestError:
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, web.HTTPException):
+        return _from_router(error)
+    return storage_failure(error) or _unexpected(request, error)
+
+
+def _unexpected(request: web.Request, error: Exception) -> RequestError:
+    # The traceback goes to the log under the request's id; the client learns the id only.
+    log_event(logging.ERROR, "unexpected", request_id=_request_id(request), error=error)
+    return INTERNAL_ERROR
 
 
 def _from_router(refusal: web.HTTPException) -> RequestError:

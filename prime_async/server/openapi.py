@@ -153,7 +153,7 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
 
 def _common(endpoint: Endpoint) -> dict[int, Any]:
     """The errors that the frame around the handlers gives."""
-    common: dict[int, Any] = {400: ErrorAnswer, 403: ErrorAnswer, 404: ErrorAnswer}
+    common: dict[int, Any] = dict.fromkeys((400, 403, 404, 503), ErrorAnswer)
     if endpoint.auth:
         common[401] = ErrorAnswer
     if endpoint.query is not None or endpoint.body is not None or endpoint.method == "POST":
@@ -161,7 +161,7 @@ def _common(endpoint: Endpoint) -> dict[int, Any]:
     if endpoint.body is not None:
         common |= {408: ErrorAnswer, 413: ErrorAnswer, 415: ErrorAnswer}
     if endpoint.method in {"POST", "PUT", "DELETE", "PATCH"}:
-        common |= {503: ErrorAnswer, 507: ErrorAnswer}
+        common[507] = ErrorAnswer
     return common
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import anyio
 from aiohttp import web
 
 from prime_async.server.auth import Keys
@@ -15,7 +16,32 @@ from prime_async.server.metrics import Metrics
 from prime_async.server.store.database import Database
 from prime_async.server.store.pages import Directories
 
-__all__ = ["PLATFORM", "Platform"]
+__all__ = ["PLATFORM", "InFlight", "Platform"]
+
+
+class InFlight:
+    """Counts the requests that are being handled, so that an end can wait for them."""
+
+    def __init__(self) -> None:
+        self.closing = False
+        self._count = 0
+        self._none = anyio.Event()
+
+    def __enter__(self) -> None:
+        self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._count -= 1
+        if self.closing and not self._count:
+            self._none.set()
+
+    async def drain(self, seconds: float) -> int:
+        """Take no more requests and wait for those in flight; return how many did not end."""
+        self.closing = True
+        if self._count:
+            with anyio.move_on_after(seconds):
+                await self._none.wait()
+        return self._count
 
 
 @dataclass(slots=True)
@@ -29,6 +55,7 @@ class Platform:
     metrics: Metrics
     clock: Clock = field(default_factory=SystemClock)
     directories: Directories = field(default_factory=Directories)
+    in_flight: InFlight = field(default_factory=InFlight)
     instance: str = field(default_factory=new_id)
 
     @classmethod

@@ -28,6 +28,9 @@ __all__ = ["Listening", "PlatformServer", "serve"]
 
 BACKLOG = 512
 
+CUT_SECONDS = 1.0
+"""How long requests that did not end in ``shutdown_seconds`` have to notice that they are cut."""
+
 
 @dataclass(frozen=True, slots=True)
 class Listening:
@@ -46,10 +49,9 @@ class PlatformServer:
     def __init__(self, config: ServerConfig, *, clock: Clock | None = None) -> None:
         self._config = config
         self._app = create_app(config, clock=clock)
-        limits = config.limits
-        self._runner = web.AppRunner(
-            self._app, handle_signals=False, shutdown_timeout=limits.shutdown_seconds
-        )
+        # aiohttp stops reading from every connection as soon as its shutdown begins, which would
+        # leave uploads hanging: requests in flight are waited for before that.
+        self._runner = web.AppRunner(self._app, handle_signals=False, shutdown_timeout=CUT_SECONDS)
         self._listeners: list[asyncio.Server] = []
         self._bound: Path | None = None
 
@@ -87,6 +89,9 @@ class PlatformServer:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
+        left = await self.platform.in_flight.drain(self._config.limits.shutdown_seconds)
+        if left:
+            log_event(logging.WARNING, "requests_cut", count=left)
         await self._runner.cleanup()
         if self._bound is not None:
             _remove_socket(self._bound)

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import aiohttp
 import anyio
-import msgspec
 
+from prime_async import values
 from prime_async._version import __version__
 from prime_async.errors import APIError, APITimeoutError, ProtocolError, UsageError
 from prime_async.transport.body import Body, BytesBody, StreamedBody, payload_of
@@ -61,6 +61,8 @@ class _Call:
     deadline: float
     last_error: APIError | None = None
     unsettled: bool = False
+    """A try ended so that the request may have been carried out, and a repeat could do harm."""
+    perhaps_done: bool = False
     """A try ended so that the request may have been carried out."""
 
 
@@ -142,7 +144,7 @@ class Transport:
         Args:
             path: below ``/api/v1``, with a leading slash; ids in it come from :func:`path_segment`.
             params: query; None values are left out, lists repeat the name.
-            json: encoded by msgspec; `body` is for anything larger.
+            json: encoded by the table of values; `body` is for anything larger.
             timeout: seconds in all, retries included; None is the transport's default, ``math.inf``
                 unlimited.
             replay: whether a repeat is harmless.
@@ -152,6 +154,7 @@ class Transport:
                 harmless.
 
         Raises:
+            ValueEncodingError: `json` holds what cannot be written; nothing was sent.
             APITimeoutError: the deadline passed.
             APIConnectionError: no connection, or it broke.
             APIError: the child of the answer's status.
@@ -162,7 +165,9 @@ class Transport:
         call.safe = is_safe(method, replay)
         call.deduplicated_by = deduplicated_by
         call.body = (
-            BytesBody(msgspec.json.encode(json)) if body is None and json is not None else body
+            BytesBody(values.encode(json, root="body"))
+            if body is None and json is not None
+            else body
         )
         if idempotency_key is not None:
             call.headers["Idempotency-Key"] = idempotency_key
@@ -247,6 +252,8 @@ class Transport:
                     await self._settle(call)
                 response = await self._once(call)
             except APIError as error:
+                if error.status == 404 and call.method == "DELETE" and call.perhaps_done:
+                    return Response(204, {}, b"", call.method, call.url)  # an earlier try did it
                 call.last_error = error
                 await self._prepare_retry(call, error, attempt)
             else:
@@ -325,6 +332,7 @@ class Transport:
             body = b""  # the status alone already says what happened
         finally:
             raw.release()
+        call.perhaps_done = call.perhaps_done or raw.status >= 500 or raw.status == 408
         error = error_from_response(
             status=raw.status,
             headers=raw.headers,
@@ -340,6 +348,7 @@ class Transport:
     def _raise_fault(self, call: _Call, fault: Fault | None, error: Exception) -> NoReturn:
         if fault is None:
             raise error
+        call.perhaps_done = call.perhaps_done or fault.arrived
         raise fault.to_error(method=call.method, url=call.url, safe=call.safe) from error
 
     async def _prepare_retry(self, call: _Call, error: APIError, attempt: int) -> None:

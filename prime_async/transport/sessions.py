@@ -50,6 +50,7 @@ class SessionPool:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._guard: AsyncGenerator[None, None] | None = None
         self._opening: asyncio.Lock | None = None
+        self._dropped: weakref.finalize[..., SessionPool] | None = None
         self._pid = os.getpid()
         self.proxy: network.Proxy | None = None
         self._base_url = base_url
@@ -84,6 +85,7 @@ class SessionPool:
             self._forget()
             return
         self._session = self._guard = self._opening = None
+        self._detach()
         await session.close()
         if guard is not None:
             await guard.aclose()
@@ -103,10 +105,16 @@ class SessionPool:
         session, self._session, self._guard, self._opening = self._session, None, None, None
         if session is None:
             return
+        self._detach()
         connector = session.connector
         session.detach()
         if isinstance(connector, _TCPConnector | _UnixConnector):
             connector.abandon(ours=self._pid == os.getpid())
+
+    def _detach(self) -> None:
+        if self._dropped is not None:
+            self._dropped.detach()
+            self._dropped = None
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         _watch_forks()
@@ -126,6 +134,8 @@ class SessionPool:
         self._loop, self._pid = loop, os.getpid()
         self._guard = _close_with_loop(self._session)
         await anext(self._guard)
+        self._dropped = weakref.finalize(self, _close_soon, loop, self._session)
+        self._dropped.atexit = False
         _pools.add(self)
 
     def _connector(self, context: Any) -> aiohttp.BaseConnector:
@@ -138,6 +148,16 @@ class SessionPool:
             keepalive_timeout=_KEEP_ALIVE,
             ssl=True if context is None else context,
         )
+
+
+def _close_soon(loop: asyncio.AbstractEventLoop, session: aiohttp.ClientSession) -> None:
+    """Close the session of a client that was dropped unclosed, on its loop.
+
+    That this is registered keeps the session out of the garbage: collected together with the client
+    (in a reference cycle) it would complain, and touch its loop from the collector's thread.
+    """
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(loop.create_task, session.close())
 
 
 async def _close_with_loop(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:

@@ -43,7 +43,7 @@ class Terminal:
             stdin=slave,
             stdout=slave if self.stdout is None else self.stdout,
             stderr=slave,
-            env={**os.environ, "TERM": "xterm", **(self.env or {})},
+            env={**_plain_environment(), "TERM": "xterm", **(self.env or {})},
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
@@ -103,3 +103,9 @@ class Terminal:
     @property
     def text(self) -> str:
         return self.screen.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def _plain_environment() -> dict[str, str]:
+    """The environment without what speaks over the terminal: the test runner sets COLUMNS."""
+    speaking = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"}
+    return {name: value for name, value in os.environ.items() if name not in speaking}

@@ -252,6 +252,30 @@ def test_what_is_not_delivered_can_be_resumed(
     assert json.loads(again.out)["finalized"] is True
 
 
+def test_sync_delivers_what_a_push_left(stub: Stub, inside: Inside, big_run: Path) -> None:
+    """Listed without the platform, then delivered; exit 1 as long as something is left."""
+    assert inside("eval", "sync").err == "nothing is kept on this disk\n"
+    assert json.loads(inside("eval", "sync", "--list", "-o", "json").out) == {"pushes": []}
+    scripted = Scripted(stub, takes=2)
+    assert inside("eval", "push", str(big_run)).code == 1
+    (push,) = json.loads(inside("eval", "sync", "--list", "-o", "json").out)["pushes"]
+    assert (push["evaluation_id"], push["base_url"]) == ("ev1", stub.url)
+    assert push["file"] == str(big_run / "results.jsonl")
+    assert "ev1" in inside("eval", "sync", "--list").out
+
+    still = inside("eval", "sync", "-o", "json")
+    assert still.code == 1
+    assert json.loads(still.out)["results"][0]["problem"]
+    assert json.loads(still.err)["error"]["left"] == [push["push_id"]]
+
+    scripted.takes = 100
+    ran = inside("eval", "sync")
+    assert (ran.code, ran.err) == (0, "close it with: prime-async eval finalize ev1\n")
+    assert "delivered" in ran.out
+    assert sorted(scripted.stored) == [0, 1, 2, 3, 4, 5]
+    assert inside("eval", "sync", "--list").err == "nothing is kept on this disk\n"
+
+
 def test_a_failed_push_says_what_is_left_in_words(
     stub: Stub, inside: Inside, big_run: Path
 ) -> None:

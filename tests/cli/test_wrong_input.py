@@ -25,7 +25,6 @@ from tests.stub import Answer, Stub
 
 LEAVES = [node for node in walk(root) if not isinstance(node.command, Group)]
 USES_NETWORK = {"eval", "whoami"}
-NEEDS_LINE = {"set-api-key"}
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,8 @@ def uses_configuration(node: Node) -> bool:
 def configured(config: str | bytes | None, **env: str | None) -> Kind:
     def kind(node: Node) -> Iterator[Case]:
         if uses_configuration(node) and node.words != ("eval", "push"):
-            code = {1, 2} if node.words[0] in USES_NETWORK else {0, 1}
+            needs_platform = node.words[0] in USES_NETWORK and node.words[-1] != "sync"
+            code = {1, 2} if needs_platform else {0, 1}
             without = {"PRIME_API_KEY": None, "PRIME_API_BASE_URL": None}
             yield Case(usual(node), {**without, **env}, config, frozenset(code))
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,17 +30,22 @@ class Outcome:
     seconds: float
 
 
-def run(program: str, *, interrupt_at: str | None = None) -> Outcome:
-    """Run a program to its end; send SIGINT when it prints the line ``interrupt_at``."""
-    return _run("-c", PRELUDE + textwrap.dedent(program), interrupt_at)
+def run(
+    program: str, *, interrupt_at: str | None = None, when: threading.Event | None = None
+) -> Outcome:
+    """Run a program to its end.
+
+    Send SIGINT once it has printed the line ``interrupt_at``, and ``when`` is set.
+    """
+    return _run("-c", PRELUDE + textwrap.dedent(program), interrupt_at, when)
 
 
 def run_file(path: Path) -> Outcome:
     """Run the program in a file to its end."""
-    return _run(str(path), "", None)
+    return _run(str(path), "", None, None)
 
 
-def _run(what: str, text: str, interrupt_at: str | None) -> Outcome:
+def _run(what: str, text: str, interrupt_at: str | None, when: threading.Event | None) -> Outcome:
     began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-u", "-W", FORK_WARNING, what, text],
@@ -53,6 +59,7 @@ def _run(what: str, text: str, interrupt_at: str | None) -> Outcome:
         for line in process.stdout:
             seen.append(line)
             if line.strip() == interrupt_at:
+                assert when is None or when.wait(30)
                 began = time.monotonic()
                 process.send_signal(signal.SIGINT)
                 break

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from prime_async.server.store import evaluations
 from tests.platform import RunningPlatform
 from tests.server.clocks import FakeClock
 from tests.server.wire import Wire
@@ -267,3 +268,14 @@ async def test_hosted_evaluations_are_refused_honestly(wire: Wire) -> None:
         assert (mine.status, mine.code) == (409, "not_hosted")
         unknown = await wire.send(method, f"/hosted-evaluations/cnothere/{path}")
         assert (unknown.status, unknown.code) == (404, "evaluation_not_found")
+
+
+async def test_a_list_page_is_bounded_in_bytes(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Free-form objects can be large: a page that would not fit says so, a smaller one works."""
+    monkeypatch.setattr(evaluations, "PAGE_BYTES", 100_000)
+    for _ in range(3):
+        await wire.evaluation(metadata={"a": "x" * 40_000})
+    reply = await wire.get("/evaluations/")
+    assert (reply.status, reply.code) == (413, "page_too_large")
+    page = (await wire.get("/evaluations/", params={"limit": 2})).json
+    assert (len(page["evaluations"]), page["total"]) == (2, 3)

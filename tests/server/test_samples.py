@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import random
 
+import aiohttp
 import pytest
+from sqlalchemy import Connection
 
+from prime_async.server.store import pages
 from tests.platform import RunningPlatform
 from tests.server.wire import Reply, Wire
 
@@ -316,3 +319,24 @@ async def test_stored_samples_are_counted(platform: RunningPlatform, wire: Wire)
     text = (await wire.get("//metrics")).body.decode()
     assert "prime_async_samples_stored_total 3.0" in text
     assert "prime_async_samples_duplicate_total 2.0" in text
+
+
+async def test_a_page_that_fails_midway_is_cut_not_completed(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half an answer must not look like a whole one: the connection ends before its length."""
+    evaluation = await wire.evaluation()
+    await wire.push(evaluation, [{"text": "x" * 700_000} for _ in range(6)])
+    real, calls = pages.read_slices, 0
+
+    def failing(connection: Connection, slices: list[pages.Slice]) -> bytes:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise RuntimeError("gone")
+        return real(connection, slices)
+
+    monkeypatch.setattr(pages, "read_slices", failing)
+    with pytest.raises(aiohttp.ClientError):
+        await wire.get(f"/evaluations/{evaluation}/samples")
+    assert calls == 2

@@ -215,10 +215,13 @@ def test_forked_child_keeps_the_default_reaction() -> None:
     script = (
         "import os, signal, time\n"
         "from prime_async import signals\n"
+        "reading, writing = os.pipe()\n"
         "with signals.armed():\n"
         "    try:\n"
         "        if not (child := os.fork()):\n"
+        "            os.write(writing, b'.')\n"
         "            while True: time.sleep(0.01)\n"
+        "        os.read(reading, 1)\n"
         "        os.kill(child, signal.SIGTERM)\n"
         "        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
         "    finally:\n"

@@ -34,8 +34,7 @@ async def whoami(session: Session) -> None:
         session.output.document({**account, **place})
         return
     fields = ("name", "email", "slug", "id")
-    session.output.fields([(name, account.get(name)) for name in fields])
-    session.output.fields(place.items())
+    session.output.fields([*((name, account.get(name)) for name in fields), *place.items()])
     _tables(session, account)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from sqlalchemy import Connection, RowMapping
 
 from prime_async.server.answers import Answer, answer
@@ -53,7 +53,7 @@ class ListQuery(Struct, kw_only=True):
     sort_by: Literal["name", "created_at", "updated_at"] = "name"
     sort_order: Literal["asc", "desc"] = "asc"
     owner: str | None = None
-    visibility: Visibility | None = None
+    visibility: Visibility | UnsetType = UNSET
     search: str | None = None
     mine_only: bool = False
 
@@ -174,9 +174,9 @@ async def list_page(call: Call) -> Reply:
     query: ListQuery = call.query
     caller = call.caller
     wanted = EnvironmentFilter(
-        query.owner,
-        query.visibility,
-        query.search,
+        query.owner or None,
+        query.visibility or None,
+        query.search or None,
         query.mine_only,
         query.sort_by,
         query.sort_order == "desc",

@@ -32,7 +32,7 @@ _TEXTS = ("model_name", "dataset", "framework", "task_type", "description")
 
 
 class ListQuery(Struct, kw_only=True):
-    """Query of the list; ``environment_name`` is a name or owner/name."""
+    """Query of the list; ``environment_name`` is a name or owner/name; blanks do not filter."""
 
     skip: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 50
@@ -96,7 +96,7 @@ async def get(call: Call) -> Reply:
 async def list_page(call: Call) -> Reply:
     """Read one page of evaluations, newest first."""
     query: ListQuery = call.query
-    wanted = Filter(query.environment_name, query.suite_id, query.team_id)
+    wanted = Filter(query.environment_name or None, query.suite_id or None, query.team_id or None)
     caller = call.caller
 
     def read(connection: Connection) -> Answer:
@@ -225,7 +225,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/evaluations/",
         list_page,
         "List evaluations, newest first",
-        {200: EvaluationList, **_NOT_FOUND},
+        {200: EvaluationList, **_NOT_FOUND, 413: ErrorAnswer},
         query=ListQuery,
     ),
     Endpoint(

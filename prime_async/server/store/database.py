@@ -37,10 +37,10 @@ class Database:
     ) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        self._engine = _make_engine(path)
+        self.engine = _make_engine(path)
         self._scans = anyio.CapacityLimiter(SCAN_THREADS)
         self._reader: Connection | None = None
-        self.writer = Writer(self._engine, queued_writes=queued_writes)
+        self.writer = Writer(self.engine, queued_writes=queued_writes)
 
     async def open(self) -> None:
         """Create or migrate the file (mode 0600) and start the writer.
@@ -50,7 +50,7 @@ class Database:
                 version.
         """
         await anyio.to_thread.run_sync(self._prepare)
-        self._reader = self._engine.connect()
+        self._reader = self.engine.connect()
         self.writer.open()
 
     async def close(self) -> None:
@@ -59,7 +59,7 @@ class Database:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-        await anyio.to_thread.run_sync(self._engine.dispose)
+        await anyio.to_thread.run_sync(self.engine.dispose)
 
     def point(self, read: Callable[[Connection], Result]) -> Result:
         """Run a keyed read here and now; only for reads of a few rows."""
@@ -75,7 +75,7 @@ class Database:
         return await self.writer.submit(write, rows=rows)
 
     def _scan(self, read: Callable[[Connection], Result]) -> Result:
-        with self._engine.connect() as connection:
+        with self.engine.connect() as connection:
             connection.exec_driver_sql("BEGIN")
             return read(connection)
 
@@ -85,7 +85,7 @@ class Database:
             # SQLite gives its -wal and -shm files the mode of the main file.
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             self._path.chmod(0o600)
-            with self._engine.connect() as connection:
+            with self.engine.connect() as connection:
                 migrate(connection)
                 self._limit_size(connection)
         except (DBAPIError, OSError) as error:
@@ -100,7 +100,7 @@ class Database:
             return
         max_bytes = self._max_bytes
 
-        @event.listens_for(self._engine, "connect")
+        @event.listens_for(self.engine, "connect")
         def limit(dbapi_connection: Any, _record: Any) -> None:
             _limit_pages(dbapi_connection, max_bytes)
 

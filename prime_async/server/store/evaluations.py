@@ -22,11 +22,20 @@ from sqlalchemy import (
 
 from prime_async.evals.requests import EnvironmentReference
 from prime_async.server.auth import Caller
+from prime_async.server.failures import RequestError
 from prime_async.server.store.schema import environments
 from prime_async.server.store.schema import evaluation_environments as links
 from prime_async.server.store.schema import evaluations as table
 
 __all__ = ["Access", "Filter", "Stored", "access", "change", "create", "find", "page", "remove"]
+
+
+PAGE_BYTES = 64 * 1024 * 1024
+"""Metadata and metrics in one page of evaluations."""
+
+_SIZE = func.coalesce(func.length(table.c.metadata), 0) + func.coalesce(
+    func.length(table.c.metrics), 0
+)
 
 
 class EnvironmentName(NamedTuple):
@@ -158,11 +167,22 @@ def remove(connection: Connection, number: int) -> None:
 def page(
     connection: Connection, caller: Caller, wanted: Filter, skip: int, limit: int
 ) -> tuple[list[Stored], int]:
-    """One page of evaluations, newest first, and how many there are."""
+    """One page of evaluations, newest first, and how many there are.
+
+    Raises:
+        RequestError: 413 when the free-form objects of the page are larger than ``PAGE_BYTES``.
+    """
     where = _where(caller, wanted)
     total = connection.execute(select(func.count()).select_from(table).where(where)).scalar_one()
-    query = select(table).where(where).order_by(table.c.number.desc()).offset(skip).limit(limit)
-    rows = connection.execute(query).mappings().all()
+    newest = table.c.number.desc()
+    here = select(table.c.number).where(where).order_by(newest).offset(skip).limit(limit).subquery()
+    page = table.c.number.in_(select(here.c.number))
+    size = func.coalesce(func.sum(_SIZE), 0)
+    if connection.execute(select(size).where(page)).scalar_one() > PAGE_BYTES:
+        raise RequestError(
+            413, "page_too_large", "these evaluations are too large for one page; lower limit"
+        )
+    rows = connection.execute(select(table).where(page).order_by(newest)).mappings().all()
     return _with_environments(connection, rows), total
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
@@ -37,15 +37,14 @@ class Slice:
 class _Directory:
     """Where each chunk of an evaluation begins: positions ascending, the chunk's row beside it."""
 
-    def __init__(self, total: int, rows: Iterator[tuple[int, int]]) -> None:
-        self.total = total
+    def __init__(self, rows: Iterable[Sequence[int]]) -> None:
+        self.total = 0
         self.positions = array("q")
         self.chunks = array("q")
-        position = 0
         for number, count in rows:
-            self.positions.append(position)
+            self.positions.append(self.total)
             self.chunks.append(number)
-            position += count
+            self.total += count
 
 
 class Directories:
@@ -86,8 +85,7 @@ def build(connection: Connection, evaluation: int) -> _Directory:
         .where(sample_chunks.c.evaluation == evaluation)
         .order_by(sample_chunks.c.push, sample_chunks.c.start)
     )
-    rows = [(number, count) for number, count in connection.execute(query)]
-    return _Directory(sum(count for _, count in rows), iter(rows))
+    return _Directory(connection.execute(query))
 
 
 def plan(connection: Connection, directory: _Directory, first: int, count: int) -> list[Slice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, and_, bindparam, case, delete, func, insert, select, update
 
+from prime_async.server.failures import RequestError
+from prime_async.server.logs import log_event
 from prime_async.server.samples import Batch, Run
 from prime_async.server.store.database import Database
 from prime_async.server.store.schema import evaluations, pushes, sample_chunks
@@ -179,19 +182,21 @@ def stored_ranges(connection: Connection, evaluation: int, push_id: str) -> list
 
 
 async def purge(database: Database, evaluation: int) -> None:
-    """Drop the samples of a deleted evaluation, a few at a time so that other writes go on in
-    between.
+    """Drop the samples of a deleted evaluation, a few at a time so that other writes go on between.
 
-    Deleting an evaluation hides its samples at once; a crash in the middle of this is made good at
-    the next start.
+    Deleting an evaluation hides its samples at once. When this is cut short, by a crash or a full
+    disk, the next start goes on with it.
     """
     mine = sample_chunks.c.evaluation == evaluation
     some = select(sample_chunks.c.number).where(mine).limit(_PURGED_AT_ONCE).scalar_subquery()
     drop = delete(sample_chunks).where(sample_chunks.c.number.in_(some))
-    while await database.write(lambda connection: connection.execute(drop).rowcount):
-        continue
     last = delete(pushes).where(pushes.c.evaluation == evaluation)
-    await database.write(lambda connection: connection.execute(last).rowcount)
+    try:
+        while await database.write(lambda connection: connection.execute(drop).rowcount):
+            continue
+        await database.write(lambda connection: connection.execute(last).rowcount)
+    except RequestError as failure:
+        log_event(logging.WARNING, "purge_postponed", evaluation=evaluation, reason=failure.code)
 
 
 async def purge_leftovers(database: Database) -> None:

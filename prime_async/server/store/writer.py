@@ -29,7 +29,15 @@ GROUP_ROWS = 512
 Result = TypeVar("Result")
 Write = Callable[[Connection], Result]
 
-_BROKEN = ("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB")
+_BROKEN = (
+    "SQLITE_BUSY",
+    "SQLITE_CANTOPEN",
+    "SQLITE_CORRUPT",
+    "SQLITE_IOERR",
+    "SQLITE_LOCKED",
+    "SQLITE_NOTADB",
+    "SQLITE_READONLY",
+)
 
 
 @dataclass(slots=True)
@@ -47,7 +55,7 @@ class Writer:
     def __init__(self, engine: Engine, *, queued_writes: int) -> None:
         self._engine = engine
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._places = anyio.Semaphore(queued_writes)
+        self._places = anyio.Semaphore(queued_writes, fast_acquire=True)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting = 0
@@ -81,9 +89,10 @@ class Writer:
             RequestError: 507 ``storage_full`` or 503 ``storage_error``; nothing of the write was
                 kept.
         """
-        if self._thread is None or self._loop is None:
-            raise RequestError(503, "shutting_down", "the platform is shutting down")
         async with self._places:
+            # After the wait: nothing may be queued behind the end of the queue.
+            if self._thread is None or self._loop is None:
+                raise RequestError(503, "shutting_down", "the platform is shutting down")
             job = _Job(write, rows, self._loop.create_future())
             self._waiting += 1
             try:
@@ -168,7 +177,7 @@ def storage_failure(error: BaseException) -> RequestError | None:
         )
     elif name.startswith(_BROKEN):
         failure = RequestError(
-            503, "storage_error", "the platform cannot write to its database; nothing was stored"
+            503, "storage_error", "the platform cannot use its database; nothing was stored"
         )
     else:
         return None

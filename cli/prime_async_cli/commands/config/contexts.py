@@ -19,8 +19,8 @@ _COLUMNS = (
     Column("KEY", "has_key", drop=1),
     Column("TEAM", "team_id", drop=2),
     Column("ADDRESS", "base_url", drop=3),
-    Column("PROBLEM", "problem", drop=4),
 )
+_PROBLEM = Column("PROBLEM", "problem")
 
 
 @command("use")
@@ -90,7 +90,8 @@ def envs(session: Session) -> None:
     if session.output.json:
         session.output.document({"contexts": rows, "current": current})
     else:
-        session.output.table(rows, _COLUMNS)
+        problems = (_PROBLEM,) if any(row["problem"] for row in rows) else ()
+        session.output.table(rows, (*_COLUMNS, *problems))
 
 
 def _row(session: Session, name: str, current: str) -> dict[str, Any]:

@@ -8,13 +8,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
+
 from prime_async.errors import InvalidEvaluationError, PartialPushError
-from prime_async.evals import AsyncEvalsClient, PushReceipt, ResultRun, load_run
-from prime_async.evals.batches import MAX_PAYLOAD_BYTES, OVERHEAD
-from prime_async.evals.encoding import SampleEncoder
-from prime_async.evals.files import FileCheck
-from prime_async.evals.sources import jsonl_source
-from prime_async.spool import Ranges
+from prime_async.evals import (
+    AsyncEvalsClient,
+    FileCheck,
+    PushReceipt,
+    ResultRun,
+    check_path,
+    load_run,
+)
 from prime_async_cli.failures import CommandError
 from prime_async_cli.progress import progress
 from prime_async_cli.session import Session
@@ -137,16 +141,13 @@ async def _check(run: ResultRun, wishes: Wishes) -> FileCheck:
         InvalidSampleError: lines are broken.
         CommandError: samples are larger than a request may be.
     """
-    limit = MAX_PAYLOAD_BYTES - OVERHEAD
-    check = await jsonl_source(run.samples, SampleEncoder(limit=limit), Ranges()).check()
+    check = await to_thread.run_sync(check_path, run.samples)
     if check.oversized and not (wishes.skip or wishes.trim):
         lines = [f"line {each.line}: {each.size:,} bytes" for each in check.oversized[:_SHOWN]]
         rest = len(check.oversized) - len(lines)
         raise CommandError(
-            f"{run.samples}: {len(check.oversized)} of {check.samples} samples are larger than the "
-            f"{limit:,} bytes a request can hold\n"
-            + "\n".join(lines)
-            + (f"\nand {rest} more" if rest else ""),
+            f"{run.samples}: {len(check.oversized)} of {check.samples} samples are too large for a "
+            "request\n" + "\n".join(lines) + (f"\nand {rest} more" if rest else ""),
             hint="nothing was created; --trim FIELD shortens them, --skip leaves them out",
             oversized=[{"line": o.line, "index": o.index, "size": o.size} for o in check.oversized],
         )

@@ -1,0 +1,73 @@
+"""What type checkers see of both faces; ``both_faces.txt`` holds the answers.
+
+Checked by ``test_revealed_types.py``; never run. After a wanted change, write the answers again:
+``python -m tests.types.test_revealed_types``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, reveal_type
+
+import prime_async
+import prime_sync
+
+SAMPLES: list[dict[str, Any]] = []
+
+
+async def async_face() -> None:
+    """The async client."""
+    reveal_type(prime_async.AsyncAPIClient(api_key="k"))
+    async with prime_async.AsyncEvalsClient("key", base_url="u") as client:
+        reveal_type(client)
+        reveal_type(client.api_client)
+        reveal_type(client.api_client.settings)
+        reveal_type(await client.api_client.get("/x", {"a": 1}))
+        made = await client.create_evaluation("n", dataset="d")
+        reveal_type(made)
+        reveal_type(made.evaluation_id)
+        reveal_type(made["anything"])
+        reveal_type(await client.push_samples("e", SAMPLES, progress_callback=lambda n: None))
+        reveal_type(await client.push_samples("e", Path("file.jsonl")))
+        reveal_type(await client.finalize_evaluation("e", metrics={"m": 1}))
+        reveal_type(await client.list_evaluations())
+        reveal_type(await client.get_samples("e"))
+        reveal_type(client.iter_samples("e"))
+        reveal_type(client.iter_evaluations())
+        reveal_type(await client.wait_for_evaluation("e"))
+        reveal_type(await client.create_hosted_evaluation(["e"], "m", {}))
+        reveal_type(await client.cancel_hosted_evaluation("e"))
+        reveal_type(await client.get_hosted_logs("e"))
+
+
+def sync_face() -> None:
+    """The same, without await."""
+    reveal_type(prime_sync.APIClient(api_key="k"))
+    with prime_sync.EvalsClient("key", base_url="u") as client:
+        reveal_type(client)
+        reveal_type(client.api_client)
+        reveal_type(client.api_client.settings)
+        reveal_type(client.api_client.get("/x", {"a": 1}))
+        made = client.create_evaluation("n", dataset="d")
+        reveal_type(made)
+        reveal_type(made.evaluation_id)
+        reveal_type(made["anything"])
+        reveal_type(client.push_samples("e", SAMPLES, progress_callback=lambda n: None))
+        reveal_type(client.push_samples("e", Path("file.jsonl")))
+        reveal_type(client.finalize_evaluation("e", metrics={"m": 1}))
+        reveal_type(client.list_evaluations())
+        reveal_type(client.get_samples("e"))
+        reveal_type(client.iter_samples("e"))
+        reveal_type(client.iter_evaluations())
+        reveal_type(client.wait_for_evaluation("e"))
+        reveal_type(client.create_hosted_evaluation(["e"], "m", {}))
+        reveal_type(client.cancel_hosted_evaluation("e"))
+        reveal_type(client.get_hosted_logs("e"))
+
+
+def mistakes(api: prime_async.AsyncAPIClient) -> None:
+    """What type checkers must not let pass."""
+    prime_sync.EvalsClient(api)  # type: ignore[arg-type]  # async in sync
+    prime_sync.EvalsClient().get_samples("e", page="1")  # type: ignore[arg-type]  # text
+    prime_sync.EvalsClient().get_sample("e")  # type: ignore[attr-defined]  # no such method
+    prime_sync.EvalsClient().push_samples("e", [], workers=3)  # type: ignore[call-arg]  # no knob
