@@ -9,6 +9,7 @@
     ├── LocalPlatformError                the embedded platform cannot start, stop or answer
     ├── SandboxNotRunningError (RuntimeError)   .sandbox_id .status .error_type .command
     │   ├── SandboxOOMError, SandboxTimeoutError, SandboxImagePullError
+    ├── SandboxesNotReadyError (RuntimeError)   .failures .statuses: of a wait for many
     ├── CommandTimeoutError (RuntimeError, TimeoutError)   .stdout .stderr .elapsed: what it wrote
     ├── UploadTimeoutError, DownloadTimeoutError (RuntimeError, TimeoutError)   .file_path
     └── APIError                          .status .code .detail .request_id .ambiguous …
@@ -76,6 +77,7 @@ __all__ = [
     "SandboxNotRunningError",
     "SandboxOOMError",
     "SandboxTimeoutError",
+    "SandboxesNotReadyError",
     "ServerError",
     "SpoolError",
     "TransportError",
@@ -430,6 +432,26 @@ class SandboxTimeoutError(SandboxNotRunningError):
 
 class SandboxImagePullError(SandboxNotRunningError):
     """The sandbox's image does not exist or cannot be fetched."""
+
+
+class SandboxesNotReadyError(PrimeError, RuntimeError):
+    """Some of the sandboxes that were waited for cannot be used.
+
+    Attributes:
+        failures: the error of each of them, by id.
+        statuses: the others.
+    """
+
+    def __init__(self, failures: dict[str, PrimeError], statuses: dict[str, str]) -> None:
+        shown = [f"{name}: {error}" for name, error in list(failures.items())[:5]]
+        more = f"; and {len(failures) - 5} more" if len(failures) > 5 else ""
+        total = len(failures) + len(statuses)
+        PrimeError.__init__(
+            self,
+            f"{len(failures)} of {total} sandboxes are not ready: {'; '.join(shown)}{more}",
+        )
+        self.failures = failures
+        self.statuses = statuses
 
 
 class CommandTimeoutError(PrimeError, RuntimeError, TimeoutError):

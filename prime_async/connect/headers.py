@@ -27,7 +27,7 @@ def stream_headers(seconds: float | None = None) -> dict[str, str]:
         seconds: when the server must end it; None and infinity send no deadline.
     """
     return {
-        "accept": STREAM_TYPE,
+        "Accept": STREAM_TYPE,
         "connect-protocol-version": "1",
         "connect-content-encoding": "identity",
         "connect-accept-encoding": "identity",
@@ -37,7 +37,7 @@ def stream_headers(seconds: float | None = None) -> dict[str, str]:
 
 def unary_headers(seconds: float | None = None) -> dict[str, str]:
     """Return the headers of a call with one message each way."""
-    return {"accept": UNARY_TYPE, "connect-protocol-version": "1", **_deadline(seconds)}
+    return {"Accept": UNARY_TYPE, "connect-protocol-version": "1", **_deadline(seconds)}
 
 
 def _deadline(seconds: float | None) -> dict[str, str]:

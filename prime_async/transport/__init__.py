@@ -4,6 +4,7 @@ from prime_async.transport.body import Body, BytesBody, StreamedBody
 from prime_async.transport.client import (
     DEFAULT_TIMEOUT,
     IDEMPOTENCY,
+    WIRE_KEY,
     Transport,
     path_segment,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "StreamedBody",
     "StreamedResponse",
     "Transport",
+    "WIRE_KEY",
     "check_timeout",
     "deadline",
     "path_segment",

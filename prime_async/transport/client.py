@@ -33,13 +33,16 @@ from prime_async.transport.responses import Response, error_from_response
 from prime_async.transport.sessions import CONNECTIONS, SessionPool
 from prime_async.transport.streams import StreamedResponse
 
-__all__ = ["DEFAULT_TIMEOUT", "IDEMPOTENCY", "Transport", "path_segment"]
+__all__ = ["DEFAULT_TIMEOUT", "IDEMPOTENCY", "WIRE_KEY", "Transport", "path_segment"]
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds a plain call may take in all, retries included."""
 
 IDEMPOTENCY = "idempotency"
 """Feature of platforms that answer a repeated ``Idempotency-Key`` with the first answer."""
+
+WIRE_KEY = "wire-key"
+"""Stands for a key that is part of the request itself, which every platform knows."""
 
 _FEATURES_HEADER = "X-Prime-Features"
 _MAX_ANSWER = 256 * 2**20
@@ -353,6 +356,8 @@ class Transport:
 
     async def _prepare_retry(self, call: _Call, error: APIError, attempt: int) -> None:
         """Wait until the next try is due, or raise the error when there is none."""
+        call.unsettled = call.unsettled or (error.ambiguous and not call.safe)
+        error.ambiguous = call.unsettled  # an earlier try may have been carried out
         if attempt >= self.retry.tries or not self._may_repeat(call, error):
             raise error
         delay = self.retry.delay(attempt, error.retry_after)
@@ -377,7 +382,6 @@ class Transport:
         await anyio.sleep(delay)
 
     def _may_repeat(self, call: _Call, error: APIError) -> bool:
-        call.unsettled = call.unsettled or (error.ambiguous and not call.safe)
         if call.unsettled and call.deduplicated_by is None:
             return False
         return error.retryable
@@ -389,6 +393,8 @@ class Transport:
         Asks the platform when no answer has told yet, as often as it takes within the tries. Raises
         the error of the unsettled try when repeating could do the work twice.
         """
+        if call.deduplicated_by == WIRE_KEY:
+            return
         if self._features is None:
             try:
                 await self._once(self._probe(call))
