@@ -31,10 +31,20 @@ from prime_async.sandboxes.tokenfile import TokenFile
 from prime_async.sandboxes.tokens import TokenCache, account_of
 from prime_async.transport import Replay, Transport, path_segment
 
-__all__ = ["CONTEXT_SECONDS", "Gateway", "Link", "not_running", "sandbox_not_found"]
+__all__ = [
+    "CONTEXT_SECONDS",
+    "OFFSET_MISMATCH",
+    "Gateway",
+    "Link",
+    "not_running",
+    "sandbox_not_found",
+]
 
 CONTEXT_SECONDS = 10.0
 """Seconds to ask why a sandbox is not well."""
+
+OFFSET_MISMATCH = "offset_mismatch"
+"""Code of a gateway that is elsewhere in an upload than the request."""
 
 _LOCKED_TRIES = 4
 _LOCKED_DELAY = 0.25
@@ -154,6 +164,8 @@ class Gateway:
                     raise self.refused_twice(sandbox_id, error) from error
                 refused = True
             except ConflictError as error:
+                if error.code == OFFSET_MISMATCH:
+                    raise
                 locked += 1
                 await self._wait_if_running(sandbox_id, error, locked)
             except APIError as error:
