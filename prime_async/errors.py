@@ -9,7 +9,7 @@
     ├── LocalPlatformError                the embedded platform cannot start, stop or answer
     ├── SandboxNotRunningError (RuntimeError)   .sandbox_id .status .error_type .command
     │   ├── SandboxOOMError, SandboxTimeoutError, SandboxImagePullError
-    ├── SandboxesNotReadyError (RuntimeError)   .failures .statuses: of a wait for many
+    ├── SandboxBulkWaitError (RuntimeError)   .failures .statuses: of a wait for many
     ├── CommandTimeoutError (RuntimeError, TimeoutError)   .stdout .stderr .elapsed: what it wrote
     ├── UploadTimeoutError, DownloadTimeoutError (RuntimeError, TimeoutError)   .file_path
     └── APIError                          .status .code .detail .request_id .ambiguous …
@@ -70,6 +70,7 @@ __all__ = [
     "PrimeError",
     "ProtocolError",
     "RateLimitError",
+    "SandboxBulkWaitError",
     "SandboxFileNotFoundError",
     "SandboxFileTooLargeError",
     "SandboxImagePullError",
@@ -77,7 +78,6 @@ __all__ = [
     "SandboxNotRunningError",
     "SandboxOOMError",
     "SandboxTimeoutError",
-    "SandboxesNotReadyError",
     "ServerError",
     "SpoolError",
     "TransportError",
@@ -434,7 +434,7 @@ class SandboxImagePullError(SandboxNotRunningError):
     """The sandbox's image does not exist or cannot be fetched."""
 
 
-class SandboxesNotReadyError(PrimeError, RuntimeError):
+class SandboxBulkWaitError(PrimeError, RuntimeError):
     """Some of the sandboxes that were waited for cannot be used.
 
     Attributes:

@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.client import (
         AsyncSandboxClient as AsyncSandboxClient,
     )
+    from prime_async.sandboxes.command_stream import (
+        AsyncCommandStream as AsyncCommandStream,
+    )
     from prime_async.sandboxes.commands import (
         PartialOutput as PartialOutput,
     )
@@ -83,9 +86,6 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.requests import (
         VolumeMount as VolumeMount,
     )
-    from prime_async.sandboxes.running import (
-        AsyncCommandStream as AsyncCommandStream,
-    )
     from prime_async.sandboxes.storage import (
         AsyncSandboxFiles as AsyncSandboxFiles,
     )
@@ -132,7 +132,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "AsyncCommandStream": "prime_async.sandboxes.running",
+        "AsyncCommandStream": "prime_async.sandboxes.command_stream",
         "AsyncProcessStream": "prime_async.sandboxes.processes",
         "AsyncSandboxClient": "prime_async.sandboxes.client",
         "AsyncSandboxCommands": "prime_async.sandboxes.execution",

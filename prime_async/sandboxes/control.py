@@ -325,7 +325,7 @@ class AsyncSandboxControl(AsyncResourceClient):
         They are waited for side by side, their statuses asked for a hundred at a time.
 
         Raises:
-            SandboxesNotReadyError: some cannot be used; ``.failures`` has the error of each.
+            SandboxBulkWaitError: some cannot be used; ``.failures`` has the error of each.
             APITimeoutError: `timeout` was over first.
         """
         wanted = check_ids("sandbox_ids", sandbox_ids)

@@ -7,11 +7,12 @@ from contextlib import AbstractAsyncContextManager
 
 from prime_async.errors import UsageError
 from prime_async.sandboxes.attachment import Attachment
+from prime_async.sandboxes.command_stream import AsyncCommandStream
 from prime_async.sandboxes.commands import CommandOptions
 from prime_async.sandboxes.control import AsyncSandboxControl
 from prime_async.sandboxes.models import CommandResponse
 from prime_async.sandboxes.processes import AsyncSandboxProcess, terminal_size
-from prime_async.sandboxes.running import AsyncCommandStream, OnOutput, execute, open_stream
+from prime_async.sandboxes.running import OnOutput, execute, open_stream
 from prime_async.sandboxes.wire import Session
 from prime_async.transport import check_timeout, deadline, path_segment
 

@@ -12,7 +12,7 @@ from prime_async.errors import (
     APIError,
     CommandTimeoutError,
     PrimeError,
-    SandboxesNotReadyError,
+    SandboxBulkWaitError,
     SandboxNotRunningError,
     TransportError,
 )
@@ -136,7 +136,7 @@ async def wait_for_all(waiter: CreationWaiter, sandbox_ids: list[str]) -> dict[s
     """Wait for many at a time; one that fails does not end the wait for the others.
 
     Raises:
-        SandboxesNotReadyError: names every one that failed.
+        SandboxBulkWaitError: names every one that failed.
     """
     limiter = anyio.CapacityLimiter(_PROBES_AT_A_TIME)
     failures: dict[str, PrimeError] = {}
@@ -153,7 +153,7 @@ async def wait_for_all(waiter: CreationWaiter, sandbox_ids: list[str]) -> dict[s
             group.start_soon(wait, sandbox_id)
     if failures:
         statuses = {name: "RUNNING" for name in sandbox_ids if name not in failures}
-        raise SandboxesNotReadyError(failures, statuses) from next(iter(failures.values()))
+        raise SandboxBulkWaitError(failures, statuses) from next(iter(failures.values()))
     return dict.fromkeys(sandbox_ids, "RUNNING")
 
 

@@ -1,0 +1,690 @@
+"""A double of control plane and gateway over real sockets: faithful where the client looks, and
+broken as told.
+
+    async with SandboxDouble(tmp_path) as double:
+        client = AsyncSandboxClient(api_key="k", base_url=double.url)
+
+Commands run for real, as processes of this machine in sessions of their own, unless
+``double.plays`` has a play for the exact command: an async generator of events, failures or raw
+bytes. Paths of files are paths of this machine, below the test's folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+import signal
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+
+from aiohttp import web
+
+from prime_async.connect import STREAM_TYPE, Code, Decoder, Failure, encode_end, encode_envelope
+from prime_async.sandboxes.wire import (
+    CloseStdinRequest,
+    ConnectRequest,
+    Ended,
+    Event,
+    KeepAlive,
+    Output,
+    SendInputRequest,
+    SendSignalRequest,
+    Session,
+    Started,
+    StartRequest,
+    encode_event,
+)
+
+__all__ = ["Fault", "Play", "SandboxDouble", "Seen"]
+
+Play = Callable[["Running"], AsyncIterator[Event | Failure | bytes]]
+
+
+@dataclass(slots=True)
+class Seen:
+    """One request."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    json: Any
+    time: float
+
+
+@dataclass(slots=True)
+class Fault:
+    """What to do with matching requests, so many times: answer, or cut before or after the work.
+
+    Attributes:
+        after: "answer" in place of the work; "reset" or "silence" once it is done; "cut" before.
+    """
+
+    method: str
+    path: str
+    status: int = 503
+    json: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+    does: str = "answer"
+    times: int = 1
+
+
+class Running:
+    """A command."""
+
+    def __init__(self, request: StartRequest) -> None:
+        self.request = request
+        self.process: asyncio.subprocess.Process | None = None
+        self.events: list[Event] = []
+        self.changed = asyncio.Event()
+        self.signals: list[int] = []
+        self.inputs: list[bytes] = []
+        self.closed = False
+        self.over: Ended | None = None
+
+    def put(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, Ended):
+            self.over = event
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class SandboxDouble:
+    """The double.
+
+    Attributes:
+        seen: every request.
+        sandboxes: the records by id.
+        live_most: the most that lived at a time.
+        features: what ``X-Prime-Features`` says.
+        token_seconds: how long a token lives.
+        plays: scripted commands.
+        running: commands by session id.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.seen: list[Seen] = []
+        self.sandboxes: dict[str, dict[str, Any]] = {}
+        self.live_most = 0
+        self.features: set[str] = set()
+        self.token_seconds = 1800.0
+        self.tokens: dict[str, str] = {}
+        self.refused_tokens: set[str] = set()
+        self.gateway_auth = False
+        self.batch = True
+        self.pending_looks = 0
+        self.containers = False
+        self.ranges = False
+        self.download_cut: int | None = None
+        self.upload_limit: int | None = None
+        self.parts: dict[str, bytearray] = {}
+        self.plays: dict[str, Play] = {}
+        self.running: dict[str, Running] = {}
+        self.faults: list[Fault] = []
+        self.contexts: dict[str, dict[str, Any]] = {}
+        self.delete_delay = 0.0
+        self._keys: dict[str, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def live(self) -> list[str]:
+        """Ids of the sandboxes that live."""
+        return [name for name, box in self.sandboxes.items() if box["status"] == "RUNNING"]
+
+    def requests(self, method: str, path: str) -> list[Seen]:
+        """Requests of one kind; ``path`` is a pattern for its end."""
+        return [
+            seen
+            for seen in self.seen
+            if seen.method == method and re.search(f"{path}$", seen.path) is not None
+        ]
+
+    def fault(self, method: str, path: str, **what: Any) -> None:
+        """Break the next matching requests."""
+        self.faults.append(Fault(method, path, **what))
+
+    def end(self, sandbox_id: str, status: str = "TERMINATED", **context: Any) -> None:
+        """Let a sandbox end by itself."""
+        self.sandboxes[sandbox_id]["status"] = status
+        self.contexts[sandbox_id] = {"status": status, **context}
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(middlewares=[self._middleware], client_max_size=2**30)
+        api, gateway = "/api/v1/sandbox", "/gw/{ns}/{job}"
+        rpc = f"{gateway}/command_session.CommandSession"
+        app.add_routes(
+            [
+                web.post(api, self._create),
+                web.get(api, self._list),
+                web.delete(api, self._bulk_delete),
+                web.post(f"{api}/status:batchGet", self._batch),
+                web.get(f"{api}/{{id}}", self._get),
+                web.delete(f"{api}/{{id}}", self._delete),
+                web.post(f"{api}/{{id}}/auth", self._auth),
+                web.post(f"{api}/{{id}}/lease", self._lease),
+                web.get(f"{api}/{{id}}/logs", self._logs),
+                web.get(f"{api}/{{id}}/error-context", self._context),
+                web.post(f"{gateway}/upload", self._upload),
+                web.put(f"{gateway}/uploads/{{upload}}", self._part),
+                web.get(f"{gateway}/uploads/{{upload}}", self._parts),
+                web.get(f"{gateway}/download", self._download),
+                web.get(f"{gateway}/read-file", self._read),
+                web.post(f"{gateway}/exec", self._exec),
+                web.post(f"{rpc}/Start", self._start),
+                web.post(f"{rpc}/Connect", self._connect),
+                web.post(f"{rpc}/SendInput", self._input),
+                web.post(f"{rpc}/SendSignal", self._signal),
+                web.post(f"{rpc}/CloseStdin", self._close_stdin),
+                web.post(f"{rpc}/Update", self._update),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, backlog=1024)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for running in self.running.values():
+            self._kill(running, signal.SIGKILL)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    @web.middleware
+    async def _middleware(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        body = None
+        if request.content_type == "application/json" and request.can_read_body:
+            body = await request.json()
+        self.seen.append(
+            Seen(
+                request.method,
+                request.path,
+                dict(request.query),
+                dict(request.headers),
+                body,
+                time.monotonic(),
+            )
+        )
+        fault = self._fault_for(request)
+        if fault is not None and fault.delay:
+            await asyncio.sleep(fault.delay)
+        if fault is not None and fault.does == "cut":
+            _abort(request)
+        if fault is not None and fault.does == "answer":
+            return self._announced(
+                web.json_response(fault.json or {}, status=fault.status, headers=fault.headers)
+            )
+        if request.path.startswith("/gw/") and not self._allowed(request):
+            return web.json_response({"code": "unauthenticated", "message": "token"}, status=401)
+        response = await handler(request)
+        if fault is not None and fault.does == "reset":
+            _abort(request)
+        if fault is not None and fault.does == "silence":
+            await asyncio.sleep(3600)
+        return self._announced(response)
+
+    def _announced(self, response: web.StreamResponse) -> web.StreamResponse:
+        if self.features and not response.prepared:
+            response.headers["X-Prime-Features"] = ", ".join(sorted(self.features))
+        return response
+
+    def _fault_for(self, request: web.Request) -> Fault | None:
+        for fault in self.faults:
+            if fault.method == request.method and re.search(f"{fault.path}$", request.path):
+                fault.times -= 1
+                if not fault.times:
+                    self.faults.remove(fault)
+                return fault
+        return None
+
+    def _allowed(self, request: web.Request) -> bool:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        issued = self.tokens.get(token)
+        return issued == request.match_info["job"] and token not in self.refused_tokens
+
+    # The control plane.
+
+    async def _create(self, request: web.Request) -> web.Response:
+        wire = await request.json()
+        key = wire.get("idempotency_key")
+        if key in self._keys:
+            return web.json_response(self.sandboxes[self._keys[key]])
+        sandbox_id = f"sbx{len(self.sandboxes)}"
+        record = {
+            "id": sandbox_id,
+            "name": wire["name"],
+            "dockerImage": wire.get("docker_image"),
+            "cpuCores": wire["cpu_cores"],
+            "memoryGB": wire["memory_gb"],
+            "diskSizeGB": wire.get("disk_size_gb"),
+            "vm": wire.get("vm", True) and not self.containers,
+            "status": "PENDING" if self.pending_looks else "RUNNING",
+            "labels": wire.get("labels", []),
+            "timeoutMinutes": wire["timeout_minutes"],
+            "looks": self.pending_looks,
+        }
+        if self.gateway_auth:
+            record["gatewayAuth"] = self._access(sandbox_id)
+        self.sandboxes[sandbox_id] = record
+        self._keys[key] = sandbox_id
+        self.live_most = max(self.live_most, len(self.live))
+        return web.json_response(record)
+
+    async def _list(self, request: web.Request) -> web.Response:
+        labels = request.query.getall("labels", [])
+        found = [
+            box
+            for box in self.sandboxes.values()
+            if all(label in box["labels"] for label in labels)
+        ]
+        page, per_page = int(request.query["page"]), int(request.query["per_page"])
+        start = (page - 1) * per_page
+        return web.json_response(
+            {
+                "sandboxes": found[start : start + per_page],
+                "total": len(found),
+                "page": page,
+                "perPage": per_page,
+                "hasNext": start + per_page < len(found),
+            }
+        )
+
+    def _find(self, request: web.Request) -> dict[str, Any]:
+        box = self.sandboxes.get(request.match_info["id"])
+        if box is None:
+            raise web.HTTPNotFound(text='{"detail": "no such sandbox"}')
+        return box
+
+    async def _get(self, request: web.Request) -> web.Response:
+        return web.json_response(self._look(self._find(request)))
+
+    def _look(self, box: dict[str, Any]) -> dict[str, Any]:
+        if box["status"] == "PENDING":
+            box["looks"] -= 1
+            if box["looks"] <= 0:
+                box["status"] = "RUNNING"
+        return box
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        await asyncio.sleep(self.delete_delay)
+        box = self._find(request)
+        if box["status"] == "TERMINATED":
+            raise web.HTTPNotFound(text='{"detail": "gone"}')
+        box["status"] = "TERMINATED"
+        return web.json_response({"message": "deleted"})
+
+    async def _bulk_delete(self, request: web.Request) -> web.Response:
+        wire = await request.json()
+        wanted = wire.get("sandbox_ids") or [
+            name
+            for name, box in self.sandboxes.items()
+            if set(wire.get("labels") or ()) <= set(box["labels"])
+        ]
+        known = [name for name in wanted if name in self.sandboxes]
+        for name in known:
+            self.sandboxes[name]["status"] = "TERMINATED"
+        failed = [{name: "not found"} for name in wanted if name not in known]
+        return web.json_response({"succeeded": known, "failed": failed, "message": "done"})
+
+    async def _batch(self, request: web.Request) -> web.Response:
+        if not self.batch:
+            raise web.HTTPMethodNotAllowed("POST", [])
+        statuses, errors = [], []
+        for name in (await request.json())["sandbox_ids"]:
+            box = self.sandboxes.get(name)
+            if box is None:
+                errors.append({"sandbox_id": name, "code": "NOT_FOUND", "message": "none"})
+                continue
+            context = self.contexts.get(name, {})
+            statuses.append(
+                {
+                    "sandbox_id": name,
+                    "status": self._look(box)["status"],
+                    "error_type": context.get("errorType"),
+                    "error_message": context.get("errorMessage"),
+                }
+            )
+        return web.json_response({"statuses": statuses, "errors": errors})
+
+    async def _auth(self, request: web.Request) -> web.Response:
+        return web.json_response(self._access(self._find(request)["id"]))
+
+    def _access(self, sandbox_id: str) -> dict[str, Any]:
+        token = f"token-{uuid.uuid4().hex}"
+        self.tokens[token] = sandbox_id
+        ends = datetime.now(UTC) + timedelta(seconds=self.token_seconds)
+        asyncio.get_running_loop().call_later(self.token_seconds, self.refused_tokens.add, token)
+        return {
+            "gateway_url": f"{self.url}/gw",
+            "user_ns": "ns",
+            "job_id": sandbox_id,
+            "token": token,
+            "expires_at": ends.isoformat().replace("+00:00", "Z"),
+        }
+
+    async def _lease(self, request: web.Request) -> web.Response:
+        self._find(request)
+        return web.json_response({"expires_at": "2030-01-01T00:00:00Z"})
+
+    async def _logs(self, request: web.Request) -> web.Response:
+        return web.json_response({"logs": f"logs of {self._find(request)['id']}"})
+
+    async def _context(self, request: web.Request) -> web.Response:
+        name = request.match_info["id"]
+        status = self.sandboxes.get(name, {}).get("status")
+        return web.json_response(self.contexts.get(name, {"status": status}))
+
+    # Files.
+
+    async def _upload(self, request: web.Request) -> web.StreamResponse:
+        path, size, digest = Path(request.query["path"]), 0, hashlib.sha256()
+        part = await (await request.multipart()).next()
+        assert part is not None
+        assert not isinstance(part, type(None))
+        with path.open("wb") as file:
+            while piece := await part.read_chunk(2**16):  # type: ignore[union-attr]
+                size += len(piece)
+                digest.update(piece)
+                file.write(piece)
+        return web.json_response(self._uploaded(request, path, size, digest.hexdigest()))
+
+    def _uploaded(self, request: web.Request, path: Path, size: int, digest: str) -> dict[str, Any]:
+        answer = {"success": True, "path": str(path), "size": size, "timestamp": "now"}
+        if request.query.get("digest"):
+            answer["sha256"] = digest
+        return answer
+
+    async def _part(self, request: web.Request) -> web.StreamResponse:
+        held = self.parts.setdefault(request.match_info["upload"], bytearray())
+        if int(request.query["offset"]) != len(held):
+            error = {"code": "offset_mismatch", "message": "elsewhere"}
+            return web.json_response({"received": len(held), "error": error}, status=409)
+        async for piece in request.content.iter_any():
+            held += piece
+            if self.upload_limit is not None and len(held) >= self.upload_limit:
+                self.upload_limit = None
+                _abort(request)
+        if len(held) < int(request.query["size"]):
+            return web.json_response({"received": len(held)}, status=202)
+        path = Path(request.query["path"])
+        path.write_bytes(held)
+        digest = hashlib.sha256(held).hexdigest()
+        return web.json_response(self._uploaded(request, path, len(held), digest))
+
+    async def _parts(self, request: web.Request) -> web.Response:
+        held = self.parts.get(request.match_info["upload"])
+        if held is None:
+            raise web.HTTPNotFound(text="{}")
+        return web.json_response({"received": len(held)})
+
+    async def _download(self, request: web.Request) -> web.StreamResponse:
+        path = Path(request.query["path"])
+        if not path.is_file():
+            raise web.HTTPNotFound(text='{"detail": "no such file"}')
+        size = path.stat().st_size
+        etag = f'"{path.stat().st_mtime_ns}-{size}"'
+        start, status = 0, 200
+        asked = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", ""))
+        if self.ranges and asked and request.headers.get("If-Range") == etag:
+            start, status = int(asked[1]), 206
+        headers = {"Accept-Ranges": "bytes", "ETag": etag} if self.ranges else {}
+        response = web.StreamResponse(status=status, headers=headers)
+        response.content_length = size - start
+        self._announced(response)
+        await response.prepare(request)
+        sent = 0
+        with path.open("rb") as file:
+            file.seek(start)
+            while piece := file.read(2**16):
+                await response.write(piece)
+                sent += len(piece)
+                if self.download_cut is not None and sent >= self.download_cut:
+                    self.download_cut = None
+                    _abort(request)
+        await response.write_eof()
+        return response
+
+    async def _read(self, request: web.Request) -> web.Response:
+        path = Path(request.query["path"])
+        if not path.is_file():
+            raise web.HTTPNotFound(text='{"detail": "no such file"}')
+        data = path.read_bytes()
+        if len(data) > 10 * 2**20 and "length" not in request.query:
+            raise web.HTTPRequestEntityTooLarge(10 * 2**20, len(data), text="{}")
+        offset = int(request.query.get("offset", 0))
+        offset = max(0, len(data) + offset) if offset < 0 else offset
+        length = int(request.query.get("length", len(data)))
+        window = data[offset : offset + length]
+        return web.json_response(
+            {
+                "content": window.decode("utf-8", "replace"),
+                "size": len(window),
+                "total_size": len(data),
+                "offset": offset,
+                "truncated": offset + len(window) < len(data),
+            }
+        )
+
+    # Commands.
+
+    async def _exec(self, request: web.Request) -> web.Response:
+        wire = await request.json()
+        process = await asyncio.create_subprocess_exec(
+            "/bin/bash",
+            "-c",
+            wire["command"],
+            cwd=wire.get("working_dir") or self.folder,
+            env={**os.environ, **wire.get("env", {})},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        stdout, stderr = await process.communicate()
+        return web.json_response(
+            {
+                "stdout": stdout.decode("utf-8", "replace"),
+                "stderr": stderr.decode("utf-8", "replace"),
+                "exit_code": process.returncode,
+            }
+        )
+
+    async def _start(self, request: web.Request) -> web.StreamResponse:
+        box = self.sandboxes.get(request.match_info["job"])
+        if box is not None and box["vm"] is False:
+            return web.Response(status=404)
+        frames = Decoder().feed(await request.read())
+        start = StartRequest.decode(frames[0].data)
+        if box is None or box["status"] != "RUNNING":
+            return await self._stream(request, [encode_end(Failure(Code.NOT_FOUND, "gone"))])
+        name = start.session_uuid or uuid.uuid4().hex
+        running = self.running.get(name)
+        if running is None:
+            running = self.running[name] = Running(start)
+            await self._launch(running)
+        return await self._follow(request, running, 0)
+
+    async def _connect(self, request: web.Request) -> web.StreamResponse:
+        frames = Decoder().feed(await request.read())
+        running = self._session(ConnectRequest.decode(frames[0].data).session)
+        if running is None:
+            return await self._stream(request, [encode_end(Failure(Code.NOT_FOUND, "none"))])
+        started = next(event for event in running.events if isinstance(event, Started))
+        first = running.over or KeepAlive()
+        return await self._follow(request, running, len(running.events), [started, first])
+
+    async def _launch(self, running: Running) -> None:
+        command = running.request.command
+        play = self.plays.get(command.args[-1])
+        if play is not None:
+            running.put(Started(4242))
+            return
+        running.process = process = await asyncio.create_subprocess_exec(
+            command.cmd,
+            *command.args,
+            cwd=command.cwd or self.folder,
+            env={**os.environ, **command.envs},
+            stdin=asyncio.subprocess.PIPE if running.request.stdin else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        running.put(Started(process.pid))
+        self._spawn(self._pump(running, process))
+
+    async def _pump(self, running: Running, process: asyncio.subprocess.Process) -> None:
+        async def copy(name: Any, reader: asyncio.StreamReader) -> None:
+            while piece := await reader.read(2**16):
+                running.put(Output(name, piece))
+
+        assert process.stdout is not None
+        assert process.stderr is not None
+        copies = asyncio.gather(copy("stdout", process.stdout), copy("stderr", process.stderr))
+        code = await process.wait()
+        # What descendants still hold open does not hold the end back.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(copies, 0.5)
+        running.put(Ended(code, code >= 0, f"exit status {code}"))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _stream(self, request: web.Request, frames: list[bytes]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": STREAM_TYPE})
+        self._announced(response)
+        await response.prepare(request)
+        for frame in frames:
+            await response.write(frame)
+        await response.write_eof()
+        return response
+
+    async def _follow(
+        self,
+        request: web.Request,
+        running: Running,
+        position: int,
+        first: list[Event] | None = None,
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": STREAM_TYPE})
+        self._announced(response)
+        await response.prepare(request)
+        play = self.plays.get(running.request.command.args[-1])
+        if play is not None:
+            async for event in play(running):
+                await response.write(_framed(event))
+            await response.write_eof()
+            return response
+        for event in first or []:
+            await response.write(_framed(event))
+        deadline = _deadline(request)
+        while running.over is None or position < len(running.events):
+            if position == len(running.events):
+                left = deadline - time.monotonic()
+                try:
+                    await asyncio.wait_for(running.changed.wait(), max(0.0, min(left, 30)))
+                except TimeoutError:
+                    if time.monotonic() >= deadline:
+                        self._kill(running, signal.SIGKILL)
+                        failure = Failure(Code.DEADLINE_EXCEEDED, "out of time")
+                        await response.write(encode_end(failure))
+                        return response
+                    await response.write(_framed(KeepAlive()))
+                continue
+            await response.write(_framed(running.events[position]))
+            position += 1
+        await response.write(encode_end())
+        await response.write_eof()
+        return response
+
+    async def _signal(self, request: web.Request) -> web.Response:
+        message = SendSignalRequest.decode(await request.read())
+        running = self._session(message.session)
+        if running is None or running.over is not None:
+            return _failed(Code.NOT_FOUND)
+        running.signals.append(message.signal)
+        self._kill(running, message.signal)
+        return web.Response(content_type="application/proto")
+
+    def _kill(self, running: Running, number: int) -> None:
+        if running.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.process.pid, number)
+
+    async def _input(self, request: web.Request) -> web.Response:
+        message = SendInputRequest.decode(await request.read())
+        running = self._session(message.session)
+        if running is None or running.over is not None or running.closed:
+            return _failed(Code.NOT_FOUND)
+        running.inputs.append(message.data)
+        if running.process is not None:
+            assert running.process.stdin is not None
+            running.process.stdin.write(message.data)
+            await running.process.stdin.drain()
+        return web.Response(content_type="application/proto")
+
+    async def _close_stdin(self, request: web.Request) -> web.Response:
+        running = self._session(CloseStdinRequest.decode(await request.read()).session)
+        if running is None:
+            return _failed(Code.NOT_FOUND)
+        running.closed = True
+        if running.process is not None and running.process.stdin is not None:
+            running.process.stdin.close()
+        return web.Response(content_type="application/proto")
+
+    async def _update(self, request: web.Request) -> web.Response:
+        return web.Response(content_type="application/proto")
+
+    def _session(self, session: Session) -> Running | None:
+        if session.session_uuid is not None:
+            return self.running.get(session.session_uuid)
+        for running in self.running.values():
+            if running.process is not None and running.process.pid == session.pid:
+                return running
+        return None
+
+
+def _deadline(request: web.Request) -> float:
+    header = request.headers.get("connect-timeout-ms")
+    return time.monotonic() + (float("inf") if header is None else int(header) / 1000)
+
+
+def _framed(event: Event | Failure | bytes) -> bytes:
+    if isinstance(event, bytes):
+        return event
+    if isinstance(event, Failure):
+        return encode_end(event)
+    return encode_envelope(encode_event(event))
+
+
+def _failed(code: Code) -> web.Response:
+    failure = Failure(code, "no such session")
+    return web.Response(body=failure.to_json(), status=code.status, content_type="application/json")
+
+
+def _abort(request: web.Request) -> None:
+    assert request.transport is not None
+    request.transport.abort()
+    raise asyncio.CancelledError
