@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -310,7 +310,7 @@ class AsyncSandboxControl(AsyncResourceClient):
         path_segment(sandbox_id, "sandbox_id")
         waiter = self._waiter(max_attempts, stability_checks, image_build_timeout_seconds)
         with deadline(check_timeout(timeout, math.inf), f"waiting for sandbox {sandbox_id}"):
-            await waiter.wait(sandbox_id)
+            await waiter.wait(sandbox_id, nullcontext())
 
     async def bulk_wait_for_creation(
         self,

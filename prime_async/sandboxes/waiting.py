@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import anyio
 
@@ -68,15 +70,16 @@ class CreationWaiter:
         self._build_seconds = build_seconds
         self._seconds = float(attempts if attempts <= 5 else 5 + 2 * (attempts - 5))
 
-    async def wait(self, sandbox_id: str) -> None:
-        """Return when the sandbox runs and can be reached.
+    async def wait(self, sandbox_id: str, probing: AbstractAsyncContextManager[Any]) -> None:
+        """Return when the sandbox runs and can be reached; within ``probing`` it is probed.
 
         Raises:
             SandboxNotRunningError: it ended, or the time was over.
             APIError: its status cannot be told.
         """
         await self._until_running(sandbox_id)
-        await self._until_reachable(sandbox_id)
+        async with probing:
+            await self._until_reachable(sandbox_id)
 
     async def _until_running(self, sandbox_id: str) -> None:
         deadline = anyio.current_time() + self._seconds
@@ -142,11 +145,10 @@ async def wait_for_all(waiter: CreationWaiter, sandbox_ids: list[str]) -> dict[s
     failures: dict[str, PrimeError] = {}
 
     async def wait(sandbox_id: str) -> None:
-        async with limiter:
-            try:
-                await waiter.wait(sandbox_id)
-            except PrimeError as error:
-                failures[sandbox_id] = error
+        try:
+            await waiter.wait(sandbox_id, limiter)
+        except PrimeError as error:
+            failures[sandbox_id] = error
 
     async with anyio.create_task_group() as group:
         for sandbox_id in sandbox_ids:
