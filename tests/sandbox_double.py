@@ -134,6 +134,7 @@ class SandboxDouble:
         self.faults: list[Fault] = []
         self.contexts: dict[str, dict[str, Any]] = {}
         self.delete_delay = 0.0
+        self.lost_starts = 0
         self._keys: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._runner: web.AppRunner | None = None
@@ -523,6 +524,11 @@ class SandboxDouble:
         if running is None:
             running = self.running[name] = Running(start)
             await self._launch(running)
+        if self.lost_starts:
+            self.lost_starts -= 1
+            while running.over is None:
+                await running.changed.wait()
+            _abort(request)
         return await self._follow(request, running, 0)
 
     async def _connect(self, request: web.Request) -> web.StreamResponse:
