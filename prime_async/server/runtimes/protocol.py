@@ -375,7 +375,7 @@ class RunningSandbox(Protocol):
         ...
 
     def set_egress(self, policy: EgressPolicy) -> None:
-        """Put another policy in force at once; connections it forbids are cut."""
+        """Put another policy in force at once; what was connected under the old one is cut."""
         ...
 
     async def listen(self, port: int) -> socket.socket:
