@@ -135,6 +135,8 @@ class SandboxDouble:
         self.contexts: dict[str, dict[str, Any]] = {}
         self.delete_delay = 0.0
         self.lost_starts = 0
+        self.upload_pause = 0.0
+        self.streams_to_cut = 0
         self._keys: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._runner: web.AppRunner | None = None
@@ -409,6 +411,7 @@ class SandboxDouble:
             while piece := await part.read_chunk(2**16):  # type: ignore[union-attr]
                 size += len(piece)
                 digest.update(piece)
+                await asyncio.sleep(self.upload_pause)
                 file.write(piece)
         return web.json_response(self._uploaded(request, path, size, digest.hexdigest()))
 
@@ -621,6 +624,9 @@ class SandboxDouble:
                 continue
             await response.write(_framed(running.events[position]))
             position += 1
+            if self.streams_to_cut and position > 1:
+                self.streams_to_cut -= 1
+                _abort(request)
         await response.write(encode_end())
         await response.write_eof()
         return response

@@ -65,9 +65,16 @@ class AsyncProcessStream:
         return await self._demand.read(self._unread)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the bytes as they come; raises as :meth:`read`."""
-        while piece := await self.read():
-            yield piece
+        """Yield the bytes as they come; raises as :meth:`read`.
+
+        While this goes on nothing of the stream is dropped: the other one waits for it.
+        """
+        self._unread.readers += 1
+        try:
+            while piece := await self.read():
+                yield piece
+        finally:
+            self._unread.readers -= 1
 
 
 class AsyncSandboxProcess:
