@@ -443,7 +443,10 @@ class ProcessStream:
         return BRIDGE.call(self._async.read())
 
     def __iter__(self) -> CloseableIterator[bytes]:
-        """Yield the bytes as they come; raises as :meth:`read`."""
+        """Yield the bytes as they come; raises as :meth:`read`.
+
+        While this goes on nothing of the stream is dropped: the other one waits for it.
+        """
         return BRIDGE.iterate(self._async.__aiter__())
 
     @classmethod

@@ -31,6 +31,7 @@ class AsyncCommandStream:
         self._options = options
         self._result: CommandResponse | None = None
         self._lines: AsyncGenerator[OutputLine, None] | None = None
+        self._command: Command | None = None
 
     @property
     def result(self) -> CommandResponse:
@@ -57,8 +58,12 @@ class AsyncCommandStream:
 
     async def aclose(self) -> None:
         """End the command and everything it started, unless it has ended."""
-        if self._lines is not None:
+        if self._lines is None:
+            return
+        if not getattr(self._lines, "ag_running", False):
             await self._lines.aclose()
+        elif self._command is not None:  # another task waits for the next line just now
+            await self._command.stop()
 
     async def __aiter__(self) -> AsyncIterator[OutputLine]:
         """Yield the lines as they are written; raises as :meth:`wait`."""
@@ -79,12 +84,13 @@ class AsyncCommandStream:
 
     async def outputs(self) -> AsyncGenerator[tuple[str, bytes], None]:
         if not self._gateway.known_container(self._sandbox_id):
-            command = Command(self._gateway, self._sandbox_id, self._options)
+            command = self._command = Command(self._gateway, self._sandbox_id, self._options)
             try:
                 async with aclosing(command.outputs()) as outputs:
                     async for output in outputs:
                         yield ("stderr" if output.stream == "stderr" else "stdout", output.data)
-                self._result = command.result()
+                if not command.stopped:
+                    self._result = command.result()
                 return
             except APIError as error:
                 if not await _is_container(self._gateway, self._sandbox_id, error):

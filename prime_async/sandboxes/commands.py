@@ -160,6 +160,9 @@ class Command:
     Args:
         gateway: the way to the sandbox.
         options: what to run.
+
+    Attributes:
+        stopped: it was ended by :meth:`stop`.
     """
 
     def __init__(self, gateway: Gateway, sandbox_id: str, options: CommandOptions) -> None:
@@ -171,8 +174,10 @@ class Command:
         self._stderr = Tail(options.max_output_bytes)
         self._began = time.monotonic()
         self._end: Ended | None = None
+        self._stream: EventStream | None = None
         self._sent = False
         self._opened = False
+        self.stopped = False
 
     @property
     def elapsed(self) -> float:
@@ -190,25 +195,34 @@ class Command:
             APIError: it could not be started, or its output broke off.
         """
         deadline = anyio.current_time() + self._options.seconds + _SERVER_GRACE
-        stream: EventStream | None = None
         try:
             with _until(deadline):
-                stream = await self._open()
+                self._stream = await self._open()
             self._opened = True
             while True:
                 with _until(deadline):
-                    event = await self._next(stream)
+                    event = await self._next(self._stream)
                 if event is None:
                     break
                 yield event
         except BaseException as error:
+            if self.stopped and isinstance(error, Exception):
+                return
             raised = await self._give_up(error)
             if raised is not error:
                 raise raised from error
             raise
         finally:
-            if stream is not None:
-                await stream.aclose()
+            if self._stream is not None:
+                await self._stream.aclose()
+
+    async def stop(self) -> None:
+        """End the command while another task reads its output, which then ends quietly."""
+        self.stopped = True
+        if self._sent and self._end is None:
+            await kill_session(self._gateway, self._sandbox_id, self._session)
+        if self._stream is not None:
+            await self._stream.aclose()
 
     def result(self) -> CommandResponse:
         """Return what it wrote and how it ended.
