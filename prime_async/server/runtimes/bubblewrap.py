@@ -24,7 +24,7 @@ from prime_async.server.runtimes.egress_policy import EgressPolicy
 from prime_async.server.runtimes.errors import SandboxRuntimeError, SandboxStartError
 from prime_async.server.runtimes.hostcheck import Bubblewrap, explain, find_bubblewrap, missing
 from prime_async.server.runtimes.identity import Owner, find_owner, map_ids
-from prime_async.server.runtimes.keeper import folder_source, hostname_of, keeper_command, staged
+from prime_async.server.runtimes.keeper import folder_source, keeper_command, staged
 from prime_async.server.runtimes.layout import (
     PROXY_PORT,
     HostParts,
@@ -106,7 +106,7 @@ class BubblewrapRuntime(BaseRuntime):
     @property
     def parts(self) -> HostParts:
         """What its sandboxes see of the host."""
-        self._parts = self._parts or find_parts()
+        self._parts = self._parts or find_parts(self._folder, self._identity())
         return self._parts
 
     def _identity(self) -> Identity:
@@ -130,7 +130,7 @@ class BubblewrapRuntime(BaseRuntime):
         )
 
     def _build(self, spec: SandboxSpec, folder: Path) -> None:
-        build_root(folder / "root", self.parts, hostname_of(spec.id), self._identity())
+        build_root(folder / "root", self.parts, self._identity())
 
     async def _launch(
         self, spec: SandboxSpec, limits: Limits, folder: Path, group: Group | None
@@ -151,13 +151,14 @@ class BubblewrapRuntime(BaseRuntime):
         if found is None:
             raise SandboxStartError("bubblewrap is not installed")
         changes = self.owner.changes
-        prefix = str(self.parts.prefix)
         return keeper_command(
             staged(found.inner) if changes and found.inner else found.path,
             folder_source(folder / "root", self._folder, root=changes),
             self.parts,
-            staged("prefix") if changes else prefix,
-            hostname=hostname_of(spec.id),
+            prefix_source=staged("prefix") if changes else str(self.parts.prefix),
+            skeleton_source=folder_source(
+                self.parts.skeleton / "shared", self._folder, root=changes
+            ),
             memory_bytes=limits.memory_bytes,
             many_ids=self.owner.many,
             mounts=tuple(self._reachable(mount) for mount in spec.mounts),
@@ -199,7 +200,7 @@ class BubblewrapRuntime(BaseRuntime):
         await sandbox.serve_egress(EgressProxy(sandbox.id, policy, self._dialer), listening)
 
     def _environment(self, folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-        return base_environment(self.parts, proxy=True) | dict(environment)
+        return base_environment(self.parts) | dict(environment)
 
     def _rlimits(self, limits: Limits) -> dict[str, int]:
         return command_rlimits(limits, memory=self._cgroups is None, processes=True)

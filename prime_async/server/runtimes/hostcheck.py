@@ -98,7 +98,7 @@ def explain(text: str) -> tuple[str, str]:
     if _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
         return (
             f"AppArmor keeps programs from making user namespaces ({text})",
-            f"`apt install bubblewrap apparmor-profiles` (the system's own has a profile), {_GENERAL}",
+            f"`apt install bubblewrap apparmor-profiles` for one with a profile, {_GENERAL}",
         )
     if _sysctl("kernel/unprivileged_userns_clone") == "0":
         return (

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from prime_async.server.runtimes.layout import HostParts
 from prime_async.server.runtimes.protocol import Mount
+from prime_async.server.runtimes.skeleton import HOSTNAME
 
-__all__ = ["folder_source", "hostname_of", "keeper_command", "staged"]
+__all__ = ["folder_source", "keeper_command", "staged"]
 
 _READY = "echo >&4; exec 2>/dev/null 3>&- 4>&- 5<&-; exec sleep infinity"
 """The first process says that it runs, lets go of what it was handed, and sleeps."""
@@ -26,9 +27,9 @@ def keeper_command(
     bwrap: str,
     root: str,
     parts: HostParts,
-    prefix_source: str,
     *,
-    hostname: str,
+    prefix_source: str,
+    skeleton_source: str,
     memory_bytes: int,
     many_ids: bool,
     mounts: tuple[Mount, ...] = (),
@@ -38,19 +39,20 @@ def keeper_command(
     Args:
         bwrap: the program.
         root: the private root.
-        prefix_source: where the interpreter's folder can be reached.
+        prefix_source, skeleton_source: where the interpreter's folder and the skeleton can be
+            reached.
         memory_bytes: shared memory gets half of it.
         many_ids: whether the server maps the ids, instead of bubblewrap one.
         mounts: further folders.
     """
     command = [
         bwrap, "--unshare-all", "--unshare-user", "--uid", "0", "--gid", "0",
-        "--hostname", hostname, "--as-pid-1", "--info-fd", "3",
+        "--hostname", HOSTNAME, "--as-pid-1", "--info-fd", "3",
     ]  # fmt: skip
     if many_ids:
         command += ["--userns-block-fd", "5"]
     command += ["--bind", root, "/"]
-    for source, target in parts.binds(prefix_source):
+    for source, target in parts.binds(prefix_source, skeleton_source):
         command += ["--ro-bind", source, target]
     for mount in mounts:
         command += ["--ro-bind" if mount.read_only else "--bind", str(mount.source), mount.target]
@@ -60,11 +62,6 @@ def keeper_command(
     command += ["--perms", "1777", "--size", size, "--tmpfs", "/dev/shm"]  # noqa: S108  # inside
     command += ["--remount-ro", "/dev", "--chdir", "/", "--clearenv"]
     return [*command, "--", "/bin/sh", "-c", _READY]
-
-
-def hostname_of(sandbox_id: str) -> str:
-    """A name that hosts may have."""
-    return f"sandbox-{sandbox_id.lower().replace('_', '-').strip('-')}"[:63].rstrip("-")
 
 
 def folder_source(folder: Path, store: Path, *, root: bool) -> str:
