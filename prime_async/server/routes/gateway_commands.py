@@ -248,7 +248,9 @@ _REFUSALS = {
 def _rpc(rpc: Rpc, inside: Callable[[Call, Live], Awaitable[Reply]], summary: str) -> Endpoint:
     handler = guarded(rpc=True)(inside)
     path = f"/{SERVICE}/{rpc.value}"
-    return Endpoint("POST", path, handler, summary, {200: None, **_REFUSALS}, auth=False)
+    return Endpoint(
+        "POST", path, handler, summary, {200: None, **_REFUSALS}, auth=False, token=True
+    )
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -260,7 +262,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _rpc(Rpc.UPDATE, update, "Connect: resize a command's terminal"),
     _rpc(Rpc.LIST, list_sessions, "Connect: list the commands that run"),
     Endpoint(
-        "POST", f"/{SERVICE}/{{rpc}}", unknown, "Connect: not here", {501: ErrorAnswer}, auth=False
+        "POST",
+        f"/{SERVICE}/{{rpc}}",
+        unknown,
+        "Connect: not here",
+        {501: ErrorAnswer},
+        auth=False,
+        token=True,
     ),
     Endpoint(
         "POST",
@@ -271,5 +279,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         body=ExecBody,
         streams_body=True,
         auth=False,
+        token=True,
     ),
 )

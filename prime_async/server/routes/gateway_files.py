@@ -313,6 +313,7 @@ def _file(
         {**answers, **_REFUSALS},
         query=query,
         auth=False,
+        token=True,
     )
 
 

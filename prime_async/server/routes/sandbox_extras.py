@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from prime_async.server.endpoints import Call, Endpoint, Reply
 from prime_async.server.failures import ErrorAnswer, RequestError
 
@@ -25,14 +27,16 @@ def not_here(what: str) -> RequestError:
     )
 
 
-async def refuse(call: Call) -> Reply:
-    """Refuse, by name."""
-    path = call.endpoint.path
-    raise not_here(next(words for part, words in _WORDS.items() if f"/{part}" in path))
-
-
 def _refused(method: str, path: str) -> Endpoint:
-    return Endpoint(method, path, refuse, "Not on this platform yet", {501: ErrorAnswer})
+    words = next(words for part, words in _WORDS.items() if f"/{part}" in path)
+
+    async def refuse(call: Call) -> Reply:
+        _ = call.key_text  # malformed ones are refused everywhere alike
+        raise not_here(words)
+
+    # The OpenAPI document names operations by their handlers.
+    refuse.__name__ = re.sub(r"[^a-z]+", "_", f"{method.lower()}{path}").strip("_")
+    return Endpoint(method, path, refuse, f"{words}: not on this platform", {501: ErrorAnswer})
 
 
 FIXED: tuple[Endpoint, ...] = tuple(

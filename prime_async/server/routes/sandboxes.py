@@ -212,6 +212,7 @@ async def _bulk_ids(call: Call) -> tuple[list[str], list[dict[str, str]]]:
 
 async def statuses(call: Call) -> Reply:
     """Read the statuses of many sandboxes."""
+    _check_key(call)
     body: BatchStatus = call.body
     if len(set(body.sandbox_ids)) != len(body.sandbox_ids):
         raise invalid(["body", "sandbox_ids"], "an id is given twice")
@@ -256,11 +257,13 @@ async def error_context(call: Call) -> Reply:
 
 async def auth(call: Call) -> Reply:
     """Hand out a token for the gateway; of an ended sandbox too, whose gateway tells of its end."""
+    _check_key(call)
     return answer(gateway_access(call, find(call)))
 
 
 async def renew_lease(call: Call) -> Reply:
     """Renew the lease of the client that uses a sandbox, or begin one."""
+    _check_key(call)
     row, body = find(call), call.body
     if row["status"] in ENDED_STATUSES:
         raise _not_running(row)
@@ -329,6 +332,11 @@ def _egress(row: RowMapping) -> dict[str, Any]:
         "applied_generation": row["applied_generation"],
         "applied": row["generation"] == row["applied_generation"],
     }
+
+
+def _check_key(call: Call) -> None:
+    """What is the same when it is done twice needs no key, and takes none that is malformed."""
+    _ = call.key_text
 
 
 def find(call: Call) -> RowMapping:

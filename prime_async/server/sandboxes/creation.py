@@ -135,7 +135,7 @@ def _row(call: Call, body: CreateBody, policy: EgressPolicy) -> dict[str, Any]:
         "policy": policy_row(policy),
         "generation": 0,
         "applied_generation": -1,
-        "request_key": body.idempotency_key or call.request.headers.get("Idempotency-Key"),
+        "request_key": body.idempotency_key or call.key_text,
         "request_digest": hashlib.sha256(call.raw).digest(),
         "created_at": now,
         "updated_at": now,

@@ -80,4 +80,16 @@ def make_runtime(config: ServerConfig) -> Runtime:
     Raises:
         ConfigError: there is none of that name.
     """
-    raise ConfigError(f"there is no runtime {config.sandbox_runtime!r}")
+    # Imported here: only a platform with sandboxes needs one.
+    if config.sandbox_runtime == "bubblewrap":
+        from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
+
+        return BubblewrapRuntime(config.sandboxes_dir)
+    if config.sandbox_runtime == "process":
+        from prime_async.server.runtimes.process import ProcessRuntime
+
+        log_event(logging.WARNING, "sandboxes_not_isolated", runtime="process")
+        return ProcessRuntime(config.sandboxes_dir)
+    raise ConfigError(
+        f"there is no runtime {config.sandbox_runtime!r}", hint="bubblewrap isolates; process isolates nothing"
+    )

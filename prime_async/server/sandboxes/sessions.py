@@ -77,8 +77,14 @@ class Session:
         """The id its starter chose, or None."""
         return self.request.session_uuid
 
+    @property
+    def followed(self) -> bool:
+        """Whether a client reads its output now."""
+        return self._attached is not None
+
     @contextmanager
     def attach(self, attachment: _Attachment) -> Iterator[_Attachment]:
+        """Read the output for a block; afterwards its newest part is kept for the next one."""
         self._attached = attachment
         try:
             yield attachment
