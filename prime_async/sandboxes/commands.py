@@ -200,8 +200,11 @@ class Command:
                 self._stream = await self._open()
             self._opened = True
             while True:
-                with _until(deadline):
+                if self._stream.ready:
                     event = await self._next(self._stream)
+                else:
+                    with _until(deadline):
+                        event = await self._next(self._stream)
                 if event is None:
                     break
                 yield event

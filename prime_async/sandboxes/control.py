@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
@@ -86,6 +87,7 @@ class AsyncSandboxControl(AsyncResourceClient):
         self._background = Background()
         self._gateway = Gateway(self._api, max_connections, self._background)
         self._statuses = Statuses(self._api)
+        self._phase = random.uniform(0, 10)  # noqa: S311 - spreads load, guards nothing
         self._live = LiveSandboxes(max_live)
         leases = Leases(self._api, self._background)
         self._owner = Owner(self._live, leases, self._post, self._delete_quietly)
@@ -375,6 +377,7 @@ class AsyncSandboxControl(AsyncResourceClient):
             attempts=attempts,
             checks=checks,
             build_seconds=build_seconds,
+            phase=self._phase,
         )
 
     async def _probe(self, sandbox_id: str) -> None:

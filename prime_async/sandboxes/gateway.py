@@ -100,9 +100,12 @@ class Gateway:
         return feature in known or feature in (await self._api.connect()).features
 
     def learn(self, sandbox: Sandbox) -> Sandbox:
-        """Note what a sandbox is, and the token that came with it."""
+        """Note what a sandbox is, and take the token that came with it out of the record: records
+        are printed and stored.
+        """
         self._kinds[sandbox.id] = sandbox.vm
-        access = sandbox.get("gatewayAuth")
+        wire = sandbox.to_wire()
+        access = wire.pop("gatewayAuth", None) or wire.pop("gateway_auth", None)
         if isinstance(access, dict) and access.get("expires_at"):
             self.tokens.put(sandbox.id, GatewayAccess.from_wire(access))
         return sandbox

@@ -121,6 +121,11 @@ class EventStream:
             await self.aclose()
             raise
 
+    @property
+    def ready(self) -> bool:
+        """Whether :meth:`next` has an event without waiting."""
+        return bool(self._events)
+
     async def next(self) -> Event | None:
         """Return the next event; None after the last one.
 
@@ -146,7 +151,7 @@ class EventStream:
         """Let the stream go; what has not been read is lost."""
         opened, self._opened = self._opened, None
         if opened is not None:
-            if self._ended:
+            if self._ended and not self._response.at_end:
                 # Read to its very end the connection can be used again.
                 with anyio.move_on_after(_DRAIN_SECONDS):
                     await self._response.next_piece()

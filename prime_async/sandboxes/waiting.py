@@ -26,8 +26,7 @@ from prime_async.sandboxes.rpc import code_of
 __all__ = ["CreationWaiter", "wait_for_all"]
 
 _FIRST_PAUSE = 0.1
-_GROWTH = 1.5
-_LONGEST_PAUSE = 10.0
+_LONGEST_PAUSE = 6.4  # the first one doubled six times
 _JITTER = 0.25
 _BETWEEN_CHECKS = 0.5
 _BUILD_PAUSE = 10.0
@@ -47,6 +46,7 @@ class CreationWaiter:
         attempts: sets the time: seconds up to 5, two seconds for each one beyond.
         checks: probes in a row that have to succeed.
         build_seconds: time for an image that is built first.
+        phase: moves the moments of looking, so that clients do not all look at once.
 
     Raises:
         UsageError: a limit is no whole number or too small.
@@ -60,6 +60,7 @@ class CreationWaiter:
         attempts: int,
         checks: int,
         build_seconds: int,
+        phase: float,
     ) -> None:
         check_range("max_attempts", attempts, 1)
         check_range("stability_checks", checks, 1)
@@ -68,6 +69,7 @@ class CreationWaiter:
         self._probe = probe
         self._checks = checks
         self._build_seconds = build_seconds
+        self._phase = phase
         self._seconds = float(attempts if attempts <= 5 else 5 + 2 * (attempts - 5))
 
     async def wait(self, sandbox_id: str, probing: AbstractAsyncContextManager[Any]) -> None:
@@ -96,8 +98,14 @@ class CreationWaiter:
                 deadline = anyio.current_time() + _BUILD_PAUSE + self._seconds
                 await self._pause(seen, _BUILD_PAUSE, build_deadline, "its image is not built")
                 continue
-            await self._pause(seen, _jittered(pause), deadline, "it has not started")
-            pause = min(_LONGEST_PAUSE, pause * _GROWTH)
+            await self._pause(seen, self._until_beat(pause), deadline, "it has not started")
+            pause = min(_LONGEST_PAUSE, pause * 2)
+
+    def _until_beat(self, pause: float) -> float:
+        """Return the seconds until the next multiple of the pause: all waiters of a client look at
+        the same moments, so that their looks are one request.
+        """
+        return pause - (anyio.current_time() + self._phase) % pause
 
     async def _pause(
         self, seen: SandboxStatusSnapshot, seconds: float, deadline: float, what: str
@@ -123,7 +131,7 @@ class CreationWaiter:
                     raise _unreachable(sandbox_id, error) from error
                 good = 0
                 await anyio.sleep(min(_jittered(pause), deadline - anyio.current_time()))
-                pause = min(_LONGEST_PAUSE, pause * _GROWTH)
+                pause = min(_LONGEST_PAUSE, pause * 2)
                 continue
             good += 1
             if good < self._checks:

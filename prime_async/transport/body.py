@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
@@ -29,7 +29,6 @@ class Body(Protocol):
         ...
 
 
-@runtime_checkable
 class StreamedBody(Protocol):
     """A body whose pieces have to be waited for, such as those of a file; produced anew for each
     try.
@@ -69,22 +68,24 @@ class _Payload(aiohttp.Payload):
 
     def __init__(self, body: Body | StreamedBody) -> None:
         super().__init__(body, content_type=body.content_type)
-        self._body = body
+        self._stream: Callable[[], AsyncGenerator[bytes, None]] | None
+        self._stream = getattr(body, "stream", None)
+        self._pieces: Callable[[], Iterable[bytes]] | None = getattr(body, "pieces", None)
         self._size = body.size
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        if isinstance(self._body, StreamedBody):
-            async with aclosing(self._body.stream()) as pieces:
+        if self._stream is not None:
+            async with aclosing(self._stream()) as pieces:
                 async for piece in pieces:
                     await _write(writer, piece)
-            return
-        for piece in self._body.pieces():
-            await _write(writer, piece)
+        elif self._pieces is not None:
+            for piece in self._pieces():
+                await _write(writer, piece)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        if isinstance(self._body, StreamedBody):
+        if self._pieces is None:
             raise TypeError("a streamed body has no text")
-        return b"".join(self._body.pieces()).decode(encoding, errors)
+        return b"".join(self._pieces()).decode(encoding, errors)
 
 
 async def _write(writer: AbstractStreamWriter, piece: bytes) -> None:

@@ -43,6 +43,11 @@ class StreamedResponse:
         """The answer's headers; names in any case."""
         return self._raw.headers
 
+    @property
+    def at_end(self) -> bool:
+        """Whether the whole body has been read."""
+        return self._raw.content.at_eof()
+
     async def iter_bytes(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives.
 
@@ -78,6 +83,8 @@ class StreamedResponse:
 
     async def next_piece(self) -> bytes:
         """Return the next bytes of the body, b"" at its end; raises as :meth:`iter_bytes`."""
+        if self._raw.content.exception() is None and (piece := self._raw.content.read_nowait()):
+            return piece  # already here: no limit on waiting has to be set up
         limit = min(self._deadline, anyio.current_time() + self._idle_timeout)
         with anyio.move_on_at(limit):
             try:

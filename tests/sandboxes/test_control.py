@@ -159,6 +159,20 @@ async def test_waiting_ends_when_a_command_answers(
     assert len(double.requests("POST", "/Start")) == 2
 
 
+async def test_250_waiters_look_together(client: AsyncSandboxClient, double: SandboxDouble) -> None:
+    """A round of looks is three requests, however their waits began."""
+    double.pending_looks = 4
+    boxes = [(await client.create(_request())).id for _ in range(250)]
+
+    async def wait(index: int, box: str) -> None:
+        await asyncio.sleep(index / 1000)
+        await client.wait_for_creation(box)
+
+    await asyncio.gather(*(wait(index, box) for index, box in enumerate(boxes)))
+    # Four looks each; while they begin, some rounds are shared by part of them only.
+    assert len(double.requests("POST", ":batchGet")) < 40
+
+
 async def test_waiting_for_many(client: AsyncSandboxClient, double: SandboxDouble) -> None:
     """All are waited for side by side; those that failed are named."""
     boxes = [(await client.create(_request())).id for _ in range(120)]

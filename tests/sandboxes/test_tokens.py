@@ -191,6 +191,7 @@ async def test_create_brings_the_first_token(
     box = await client.create(CreateSandboxRequest(name="x", docker_image="i"))
     await client.execute_command(box.id, "true")
     assert double.requests("POST", "/auth") == []
+    assert "token" not in str(dict(box))
 
 
 async def test_3000_tokens_cost_next_to_nothing(tmp_path: Path) -> None:
