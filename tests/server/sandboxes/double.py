@@ -4,12 +4,15 @@ isolating nothing. Its sandboxes can be ended for any reason, and outlive it as 
 
 from __future__ import annotations
 
+import array
 import asyncio
+import fcntl
 import os
 import pty as terminals
 import shutil
 import signal
 import socket
+import termios
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -48,19 +51,25 @@ class DoubleOutput:
 
     def __init__(self) -> None:
         self.dropped = 0
-        self._reader: asyncio.StreamReader | None = None
+        self._reader = asyncio.StreamReader(limit=2**16)
         self._transport: asyncio.ReadTransport | None = None
+        self._descriptor = -1
         self._ring = bytearray()
         self._task: asyncio.Task[None] | None = None
-        self.exited = asyncio.Event()
 
     async def open(self, descriptor: int) -> None:
-        loop = asyncio.get_running_loop()
-        self._reader = asyncio.StreamReader(limit=2**16)
-        reader = self._reader
-        self._transport, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
+        self._descriptor = descriptor
+        self._transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._reader), os.fdopen(descriptor, "rb", 0)
         )
+
+    async def end(self) -> None:
+        """The command is gone: give what is in the pipe, whoever else may hold its other end."""
+        if self._transport is not None:
+            await asyncio.sleep(0.02)
+            while not self._transport.is_closing() and _waiting(self._descriptor):
+                await asyncio.sleep(0.01)
+        self._reader.feed_eof()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while data := await self.read():
@@ -75,32 +84,14 @@ class DoubleOutput:
             data = bytes(self._ring[:limit])
             del self._ring[:limit]
             return data
-        return await self._next(limit)
-
-    async def _next(self, limit: int) -> bytes:
-        if self._reader is None:
-            return b""
-        read = asyncio.ensure_future(self._reader.read(limit))
-        exited = asyncio.ensure_future(self.exited.wait())
-        try:
-            await asyncio.wait([read, exited], return_when=asyncio.FIRST_COMPLETED)
-            if not read.done():
-                # The command is gone: what is in the pipe comes at once, or never.
-                await asyncio.wait([read], timeout=0.05)
-            return read.result() if read.done() else b""
-        except OSError:
-            return b""  # a terminal whose other end is closed
-        finally:
-            read.cancel()
-            exited.cancel()
-            await asyncio.wait([read, exited])
+        return await self._reader.read(limit)
 
     def detach(self) -> None:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._fill())
 
     async def _fill(self) -> None:
-        while data := await self._next(65536):
+        while data := await self._reader.read(65536):
             self._ring += data
             extra = max(0, len(self._ring) - RETAINED_BYTES)
             del self._ring[:extra]
@@ -112,6 +103,12 @@ class DoubleOutput:
             await asyncio.wait([self._task])
         if self._transport is not None:
             self._transport.close()
+
+
+def _waiting(descriptor: int) -> bool:
+    held = array.array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, held)
+    return held[0] > 0
 
 
 class DoubleCommand:
@@ -131,8 +128,8 @@ class DoubleCommand:
     async def _wait(self) -> None:
         code = await self.process.wait()
         self._exit = CommandExit(code) if code >= 0 else CommandExit(128 - code, -code)
-        self.stdout.exited.set()
-        self.stderr.exited.set()
+        await self.stdout.end()
+        await self.stderr.end()
 
     @property
     def exit(self) -> CommandExit | None:
