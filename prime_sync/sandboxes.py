@@ -487,7 +487,7 @@ class SandboxProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code (-N: ended by signal N) as far as it was read; None while it runs."""
+        """Its exit code as far as it was read (128 + N or -N where signal N ended it), or None."""
         return self._async.returncode
 
     @property

@@ -247,7 +247,7 @@ class EgressPolicyStatus(Record):
 
 
 class CommandResponse(Record):
-    """What a command wrote, and its exit code (-N: ended by signal N).
+    """What a command wrote, and its exit code (128 + N or -N where signal N ended it).
 
     The texts are the bytes decoded as UTF-8, what is none replaced by U+FFFD. Output beyond
     ``max_output_bytes`` is cut at its beginning, and marked.

@@ -81,7 +81,10 @@ class Tail:
         """Return them decoded; the rest of a character that the cut went through is left out."""
         data = self.data()
         if self.truncated:
-            start = next((i for i, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
+            # A character has three bytes at most after its first one.
+            start = 0
+            while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
+                start += 1
             data = data[start:]
         return data.decode("utf-8", "replace")
 

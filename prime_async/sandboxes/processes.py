@@ -115,7 +115,7 @@ class AsyncSandboxProcess:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code (-N: ended by signal N) as far as it was read; None while it runs."""
+        """Its exit code as far as it was read (128 + N or -N where signal N ended it), or None."""
         return None if self._demand.end is None else self._demand.end.exit_code
 
     @property
