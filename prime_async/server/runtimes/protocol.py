@@ -254,10 +254,17 @@ class RunningCommand(Protocol):
         exit: how it ended, None while it runs.
     """
 
-    pid: int
-    pty: bool
-    stdout: OutputStream
-    stderr: OutputStream
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def pty(self) -> bool: ...
+
+    @property
+    def stdout(self) -> OutputStream: ...
+
+    @property
+    def stderr(self) -> OutputStream: ...
 
     @property
     def exit(self) -> CommandExit | None: ...
