@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import time
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -178,7 +179,11 @@ class BaseRuntime:
         write_kept(folder, Kept.of(spec.environment, spec.egress))
         self._build(spec, folder)
         if self._cgroups is not None:
-            groups.append(self._cgroups.create(spec.id, limits))
+            groups.append(self._cgroups.create(self._group_name(spec), limits))
+
+    def _group_name(self, spec: SandboxSpec) -> str:
+        """Groups are the machine's: those of another server's folder must not be met."""
+        return f"{zlib.crc32(os.fsencode(self._folder)):08x}-{spec.id}"
 
     def _state(
         self, spec: SandboxSpec, limits: Limits, folder: Path, group: Group | None, answer: Answer

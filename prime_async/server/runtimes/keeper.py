@@ -10,9 +10,6 @@ from prime_async.server.runtimes.skeleton import HOSTNAME
 
 __all__ = ["folder_source", "keeper_command", "staged"]
 
-_READY = "echo >&4; exec 2>/dev/null 3>&- 4>&- 5<&-; exec sleep infinity"
-"""The first process says that it runs, lets go of what it was handed, and sleeps."""
-
 _SHM_SHARE = 2
 
 
@@ -50,7 +47,7 @@ def keeper_command(
         "--hostname", HOSTNAME, "--as-pid-1", "--info-fd", "3",
     ]  # fmt: skip
     if many_ids:
-        command += ["--userns-block-fd", "5"]
+        command += ["--userns-block-fd", "4"]
     command += ["--bind", root, "/"]
     for source, target in parts.binds(prefix_source, skeleton_source):
         command += ["--ro-bind", source, target]
@@ -61,7 +58,7 @@ def keeper_command(
     size = str(memory_bytes // _SHM_SHARE)
     command += ["--perms", "1777", "--size", size, "--tmpfs", "/dev/shm"]  # noqa: S108  # inside
     command += ["--remount-ro", "/dev", "--chdir", "/", "--clearenv"]
-    return [*command, "--", "/bin/sh", "-c", _READY]
+    return [*command, "--", "sleep", "infinity"]
 
 
 def folder_source(folder: Path, store: Path, *, root: bool) -> str:

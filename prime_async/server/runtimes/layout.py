@@ -108,36 +108,45 @@ def build_root(root: Path, parts: HostParts, identity: Identity) -> None:
     root.chmod(0o755)
     if os.geteuid() == 0:
         os.chown(root, identity.uid, identity.gid)
-    links = os.open(parts.skeleton / "links", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    # By descriptors: the sandbox's user may not be able to walk here from the host's root.
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    here, links = os.open(root, flags), os.open(parts.skeleton / "links", flags)
     try:
         with identity.taken():
-            _fill(str(root), parts, links)
+            _fill(here, parts, links)
     finally:
+        os.close(here)
         os.close(links)
 
 
-def _fill(root: str, parts: HostParts, links: int) -> None:
-    # Plain calls on plain strings, and as few as can be: most of a start is spent on the disk.
+def _fill(root: int, parts: HostParts, links: int) -> None:
+    # As few calls as can be: most of a start is spent on the disk.
     for name, mode in _FOLDERS:
-        _make(f"{root}/{name}", mode)
+        _make(root, name, mode)
     for name in parts.folders:
-        _make(f"{root}/{name}", 0o755)
+        _make(root, name, 0o755)
     for name, target in (*parts.beside, ("var/tmp", "../tmp")):
-        os.symlink(target, f"{root}/{name}")  # noqa: PTH211
+        os.symlink(target, name, dir_fd=root)
     if parts.prefix is not None:
-        os.makedirs(f"{root}{parts.prefix}", exist_ok=True)  # noqa: PTH103
+        for path in [*reversed(parts.prefix.parents), parts.prefix][1:]:
+            _make(root, str(path.relative_to("/")), 0o755)
     for name in parts.etc:
-        os.link(name, f"{root}/etc/{name}", src_dir_fd=links, follow_symlinks=False)
+        os.link(name, f"etc/{name}", src_dir_fd=links, dst_dir_fd=root, follow_symlinks=False)
     for name, text in (("passwd", _USERS), ("group", _GROUPS)):
-        descriptor = os.open(f"{root}/etc/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(f"etc/{name}", flags, 0o644, dir_fd=root)
         os.write(descriptor, text.encode())
+        os.fchmod(descriptor, 0o644)
         os.close(descriptor)
 
 
-def _make(path: str, mode: int) -> None:
-    os.mkdir(path, mode)  # noqa: PTH102
-    if os.stat(path).st_mode & 0o7777 != mode:  # noqa: PTH116
-        os.chmod(path, mode)  # noqa: PTH101  # a narrow umask, or a bit that mkdir leaves out
+def _make(root: int, path: str, mode: int) -> None:
+    try:
+        os.mkdir(path, mode, dir_fd=root)
+    except FileExistsError:
+        return
+    if os.stat(path, dir_fd=root).st_mode & 0o7777 != mode:
+        os.chmod(path, mode, dir_fd=root)  # A narrow umask, or a bit that mkdir leaves out.
 
 
 def base_environment(parts: HostParts) -> dict[str, str]:

@@ -47,6 +47,7 @@ class PipeOutput:
         self._over = descriptor < 0
         self._waiter: asyncio.Future[None] | None = None
         self._discarding = False
+        self._detached = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._chunks()
@@ -58,6 +59,7 @@ class PipeOutput:
     async def read(self, limit: int = _WINDOW) -> bytes:
         """Return 1 to ``limit`` bytes, or nothing at the end."""
         self._unwatch()
+        self._detached = False
         while True:
             if self._kept:
                 return self._from_kept(limit)
@@ -72,6 +74,7 @@ class PipeOutput:
     def detach(self) -> None:
         """Nobody listens: keep the newest bytes, drop and count the rest."""
         if not self._over and self._waiter is None:
+            self._detached = True
             self._loop.add_reader(self._descriptor, self._keep)
 
     def command_ended(self) -> None:
@@ -109,6 +112,8 @@ class PipeOutput:
         self._left = _waiting_bytes(self._descriptor)
         if self._left == 0:
             self._end()
+        while self._detached and not self._over:
+            self._keep()
         self._wake()
 
     def _take(self, limit: int) -> bytes | None:

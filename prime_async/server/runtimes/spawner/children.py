@@ -230,8 +230,12 @@ def signal_inside(report: Report, pidfd: int, pid: int, number: int) -> NoReturn
         os._exit(0)
 
 
-def finish_namespaces(pidfd: int, port: int) -> tuple[Any, tuple[int, ...]]:
-    """Forbid further user namespaces, and with them capabilities; open the proxy's socket."""
+def finish_namespaces(
+    wait: Callable[[int, int], None], pid: int, pidfd: int, port: int
+) -> tuple[Any, tuple[int, ...]]:
+    """Wait for the first process; forbid further user namespaces, and with them capabilities; open
+    the proxy's socket. Nothing of the user's runs before this is done."""
+    wait(pid, pidfd)
     kernel.setns(pidfd, kernel.CLONE_NEWUSER | kernel.CLONE_NEWNET)
     descriptor = os.open("/proc/sys/user/max_user_namespaces", os.O_WRONLY | os.O_CLOEXEC)
     os.write(descriptor, b"0")

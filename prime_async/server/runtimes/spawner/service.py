@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import signal
 import socket
 from dataclasses import dataclass, field
 from functools import partial
@@ -118,36 +117,20 @@ class Service:
         if birth is not None:
             birth.abort()
 
-    def _born(self, request: Message, pid: int, error: Message | None) -> None:
+    def _born(
+        self,
+        request: Message,
+        pid: int,
+        pidfd: int,
+        descriptors: list[int],
+        error: Message | None,
+    ) -> None:
         del self._births[request["id"]]
         if error is not None:
             self._loop.say({"id": request["id"], **error})
             return
-        try:
-            self._finish(request, self._add(request, pid, isolated=True))
-        except OSError as failure:
-            self._forget(request["sandbox"])
-            self._fail(request, failure)
-
-    def _finish(self, request: Message, keeper: _Keeper) -> None:
-        """Last, when the namespaces are complete and before anything of the user's runs there."""
-        pending = Pending(self._loop, partial(self._finished, request, keeper))
-        pending.fork(
-            lambda report: children.run_helper(
-                report, lambda: children.finish_namespaces(keeper.pidfd, request["listen"])
-            )
-        )
-
-    def _finished(
-        self, request: Message, keeper: _Keeper, said: Message, descriptors: list[int]
-    ) -> None:
-        if "answer" in said:
-            born = {"pid": keeper.pid, "start_time": start_time(keeper.pid)}
-            self._answer(request, tuple(descriptors), **born)
-            return
-        signal.pidfd_send_signal(keeper.pidfd, signal.SIGKILL)
-        self._forget(request["sandbox"])
-        self._loop.say({"id": request["id"], **_failure(said)})
+        self._keep(request, _Keeper(pid, pidfd, True, request["cgroups"]))
+        self._answer(request, tuple(descriptors), pid=pid, start_time=start_time(pid))
 
     def _do_launch(self, request: Message, _: list[int]) -> None:
         pending = Pending(self._loop, partial(self._launched, request))
@@ -182,9 +165,12 @@ class Service:
 
     def _add(self, request: Message, pid: int, *, isolated: bool) -> _Keeper:
         keeper = _Keeper(pid, os.pidfd_open(pid), isolated, request["cgroups"])
+        self._keep(request, keeper)
+        return keeper
+
+    def _keep(self, request: Message, keeper: _Keeper) -> None:
         self._forget(request["sandbox"])
         self._keepers[request["sandbox"]] = keeper
-        return keeper
 
     def _do_forget(self, request: Message, _: list[int]) -> None:
         self._forget(request["sandbox"])
