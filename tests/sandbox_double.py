@@ -152,7 +152,7 @@ class SandboxDouble(CommandDouble):
         )
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, backlog=1024)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, backlog=1024)
         await site.start()
         self.port = self._runner.addresses[0][1]
         return self
