@@ -121,6 +121,16 @@ def _below(mount: str, root: str, path: str) -> Path:
     return Path(mount, os.path.relpath(path, root)) if root != "/" else Path(mount + path)
 
 
+def _make_folder(folder: Path) -> None:
+    """Make a group that the sandboxes' user can walk through, whatever this server's umask says."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        if folder.stat().st_mode & 0o111 == 0o111:
+            return
+    folder.chmod(0o755)
+
+
 def _write(path: Path, value: str | int) -> None:
     # Not write_text: these files want one write, and must not be created when they are missing.
     descriptor = os.open(path, os.O_WRONLY)
@@ -177,7 +187,7 @@ class VersionOne:
     @staticmethod
     def _usable(base: Path) -> bool:
         try:
-            base.mkdir(exist_ok=True)
+            _make_folder(base)
         except OSError:
             return False
         return os.access(base, os.W_OK)
@@ -190,9 +200,9 @@ class VersionOne:
             for controller, base in self._bases.items():
                 if controller == "cpu" and limits.cpu_cores >= (os.cpu_count() or 1):
                     continue
-                base.mkdir(exist_ok=True)
+                _make_folder(base)
                 folder = base / name
-                folder.mkdir(exist_ok=True)
+                _make_folder(folder)
                 folders[controller] = str(folder)
                 self._limit(controller, folder, limits)
                 os.chown(folder / "cgroup.procs", self._identity.uid, self._identity.gid)
@@ -263,7 +273,7 @@ class VersionTwo:
     def _try(cls, base: Path, identity: Identity) -> VersionTwo | None:
         made = not base.exists()
         try:
-            base.mkdir(exist_ok=True)
+            _make_folder(base)
             offered = (base / "cgroup.controllers").read_text().split()
             wanted = [name for name in cls._WANTED if name in offered]
             if {"memory", "pids"} <= set(wanted):
@@ -282,7 +292,7 @@ class VersionTwo:
         folder = self._base / name
         group = Group({"": str(folder)})
         try:
-            folder.mkdir(exist_ok=True)
+            _make_folder(folder)
             _write(folder / "memory.max", limits.memory_bytes)
             with suppress(OSError):  # Only where swap is accounted for.
                 _write(folder / "memory.swap.max", 0)
@@ -310,7 +320,7 @@ class VersionTwo:
     def enroll(self, pid: int) -> None:
         """Move the spawner below our group: who moves a process must own the group above both."""
         leaf = self._base / "spawner"
-        leaf.mkdir(exist_ok=True)
+        _make_folder(leaf)
         _write(leaf / "cgroup.procs", pid)
 
     def close(self) -> None:

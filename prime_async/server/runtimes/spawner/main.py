@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import socket
 import sys
@@ -17,6 +18,8 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # A terminal's or a supervisor's signal is for the server; its end is ours.
         signal.signal(number, signal.SIG_IGN)
+    # The server's own may be narrower than what the sandboxes' user needs to get through.
+    os.umask(0o022)
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.setblocking(True)
     service = Service(channel)
