@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from aiohttp import BodyPartReader, web
 from anyio import to_thread
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from prime_async.sandboxes import models
 from prime_async.server.answers import Answer, answer
@@ -36,7 +36,7 @@ class FileQuery(Struct, kw_only=True):
 
     path: Annotated[str, Meta(min_length=1)]
     sandbox_id: str | None = None
-    digest: Digest | None = None
+    digest: Digest | UnsetType = UNSET
 
 
 class PartQuery(FileQuery, kw_only=True):
@@ -50,7 +50,7 @@ class WindowQuery(FileQuery, kw_only=True):
     """Which window of a file, in bytes; a negative offset counts from its end."""
 
     offset: int = 0
-    length: Annotated[int, Meta(ge=0)] | None = None
+    length: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
 
 
 class ListQuery(FileQuery, kw_only=True):
@@ -117,7 +117,7 @@ async def abandon_upload(call: Call, live: Live) -> Reply:
 
 async def _uploaded(call: Call, live: Live, info: FileInfo) -> dict[str, Any]:
     digest = info.sha256
-    if call.query.digest is not None and digest is None:
+    if call.query.digest is not UNSET and digest is None:
         digest = await live.running.files.digest(info.path)
     return {
         "success": True,
@@ -132,7 +132,7 @@ async def download(call: Call, live: Live) -> Reply:
     """Stream a file, or one range of it."""
     query: FileQuery = call.query
     files = live.running.files
-    digest = None if query.digest is None else await files.digest(query.path)
+    digest = None if query.digest is UNSET else await files.digest(query.path)
     async with files.open(query.path) as file:
         etag = etag_of(file.info)
         span = requested_span(call.request.headers, etag, file.info.size)
@@ -171,7 +171,7 @@ async def read_file(call: Call, live: Live) -> Reply:
     window = await live.running.files.read(
         query.path,
         offset=query.offset,
-        length=query.length,
+        length=None if query.length is UNSET else query.length,
         limit=call.platform.config.limits.read_file_bytes,
     )
     call.platform.metrics.downloaded.inc(len(window.data))
@@ -220,7 +220,7 @@ async def file_info(call: Call, live: Live) -> Reply:
     query: FileQuery = call.query
     files = live.running.files
     wire = _info(await files.stat(query.path))
-    if query.digest is not None and wire["type"] == "file":
+    if query.digest is not UNSET and wire["type"] == "file":
         wire["sha256"] = await files.digest(query.path)
     return answer(wire)
 

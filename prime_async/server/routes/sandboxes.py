@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 import anyio
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from sqlalchemy import RowMapping
 
 from prime_async.errors import PrimeError, UsageError
@@ -46,7 +46,7 @@ class ListQuery(Struct, kw_only=True):
     team_id: str | None = None
     user_id: str | None = None
     status: str | None = None
-    is_active: bool | None = None
+    is_active: bool | UnsetType = UNSET  # None would let the word "null" pass for it
     labels: list[str] = []
     page: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1
     per_page: Annotated[int, Meta(ge=1, le=1000)] = 50
@@ -130,7 +130,7 @@ async def list_page(call: Call) -> Reply:
         query.team_id or None,
         query.user_id or None,
         query.status or None,
-        query.is_active,
+        None if query.is_active is UNSET else query.is_active,
         query.labels,
     )
     skip, caller = (query.page - 1) * query.per_page, call.caller
