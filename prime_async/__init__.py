@@ -213,6 +213,12 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.commands import (
         partial_output as partial_output,
     )
+    from prime_async.sandboxes.control import (
+        AsyncSandboxControl as AsyncSandboxControl,
+    )
+    from prime_async.sandboxes.execution import (
+        AsyncSandboxCommands as AsyncSandboxCommands,
+    )
     from prime_async.sandboxes.models import (
         BatchSandboxStatusResponse as BatchSandboxStatusResponse,
     )
@@ -276,6 +282,9 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.requests import (
         VolumeMount as VolumeMount,
     )
+    from prime_async.sandboxes.storage import (
+        AsyncSandboxFiles as AsyncSandboxFiles,
+    )
     from prime_async.sandboxes.treerules import (
         SkippedEntry as SkippedEntry,
     )
@@ -295,6 +304,9 @@ __all__ = [
     "AsyncEvalsClient",
     "AsyncProcessStream",
     "AsyncSandboxClient",
+    "AsyncSandboxCommands",
+    "AsyncSandboxControl",
+    "AsyncSandboxFiles",
     "AsyncSandboxProcess",
     "BadRequestError",
     "BatchSandboxStatusResponse",
@@ -392,6 +404,9 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncEvalsClient": "prime_async.evals.client",
         "AsyncProcessStream": "prime_async.sandboxes.processes",
         "AsyncSandboxClient": "prime_async.sandboxes.client",
+        "AsyncSandboxCommands": "prime_async.sandboxes.execution",
+        "AsyncSandboxControl": "prime_async.sandboxes.control",
+        "AsyncSandboxFiles": "prime_async.sandboxes.storage",
         "AsyncSandboxProcess": "prime_async.sandboxes.processes",
         "BadRequestError": "prime_async.errors",
         "BatchSandboxStatusResponse": "prime_async.sandboxes.models",

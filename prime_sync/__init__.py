@@ -96,7 +96,15 @@ if TYPE_CHECKING:
     from prime_sync._iterators import CloseableIterator
     from prime_sync.api import APIClient
     from prime_sync.evals import EvalsClient
-    from prime_sync.sandboxes import CommandStream, ProcessStream, SandboxClient, SandboxProcess
+    from prime_sync.sandboxes import (
+        CommandStream,
+        ProcessStream,
+        SandboxClient,
+        SandboxCommands,
+        SandboxControl,
+        SandboxFiles,
+        SandboxProcess,
+    )
 
 __all__ = [
     "APIClient",
@@ -155,9 +163,12 @@ __all__ = [
     "Sandbox",
     "SandboxBulkWaitError",
     "SandboxClient",
+    "SandboxCommands",
+    "SandboxControl",
     "SandboxEgressPolicy",
     "SandboxFileNotFoundError",
     "SandboxFileTooLargeError",
+    "SandboxFiles",
     "SandboxImagePullError",
     "SandboxListResponse",
     "SandboxNotFoundError",
@@ -253,9 +264,12 @@ __getattr__, __dir__ = lazy_exports(
         "Sandbox": "prime_async.sandboxes.models",
         "SandboxBulkWaitError": "prime_async.errors",
         "SandboxClient": "prime_sync.sandboxes",
+        "SandboxCommands": "prime_sync.sandboxes",
+        "SandboxControl": "prime_sync.sandboxes",
         "SandboxEgressPolicy": "prime_async.sandboxes.models",
         "SandboxFileNotFoundError": "prime_async.errors",
         "SandboxFileTooLargeError": "prime_async.errors",
+        "SandboxFiles": "prime_sync.sandboxes",
         "SandboxImagePullError": "prime_async.errors",
         "SandboxListResponse": "prime_async.sandboxes.models",
         "SandboxNotFoundError": "prime_async.errors",
