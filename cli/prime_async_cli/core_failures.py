@@ -14,7 +14,7 @@ _HINTS: tuple[tuple[type[errors.PrimeError], str], ...] = (
     (errors.EvaluationNotFoundError, "`prime-async eval list` shows the ids"),
     (errors.SandboxNotFoundError, "`prime-async sandbox list` shows the ids"),
     (errors.SandboxFileNotFoundError, "`prime-async sandbox files ID FOLDER` shows what is there"),
-    (errors.SandboxNotRunningError, "`prime-async sandbox get ID` shows what became of it"),
+    (errors.SandboxNotRunningError, "`prime-async sandbox list --all` shows what became of it"),
     (
         errors.UnauthorizedError,
         "`prime-async config view` shows which key is used and where it is from",

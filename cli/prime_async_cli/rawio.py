@@ -12,7 +12,8 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from queue import SimpleQueue
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, Self
 
 import anyio
 from anyio import to_thread
@@ -31,7 +32,7 @@ class _Order(NamedTuple):
 
 
 class Outlet:
-    """Writes to standard output and standard error, in the order of the calls.
+    """Writes to standard output and standard error, in the order of the calls; for a block.
 
     Attributes:
         gone: the reader of standard output has left; nothing is written there any more.
@@ -40,8 +41,19 @@ class Outlet:
     def __init__(self) -> None:
         self.gone = False
         self._deaf: set[int] = set()
-        self._orders: SimpleQueue[_Order] = SimpleQueue()
+        self._orders: SimpleQueue[_Order | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._orders.put(None)
 
     async def write(self, descriptor: int, data: bytes) -> None:
         """Write all of it.
@@ -71,8 +83,7 @@ class Outlet:
                 raise OutputError(error.strerror or str(error)) from error
 
     def _work(self) -> None:
-        while True:
-            order = self._orders.get()
+        while order := self._orders.get():
             problem: OSError | None = None
             try:
                 _write_all(order.descriptor, order.data)

@@ -58,7 +58,8 @@ class _How:
         """For the shell: one word is a line for it, several are passed on word by word."""
         import shlex
 
-        return self.words[0] if len(self.words) == 1 else shlex.join(self.words)
+        text = self.words[0] if len(self.words) == 1 else shlex.join(self.words)
+        return f" {text}" if text.startswith("-") else text  # else it is an option of the shell
 
 
 def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -229,7 +230,8 @@ async def _execute(session: Session, client: AsyncSandboxClient, job: Job, wante
         return await on_terminal(client, job)
     if session.output.json:
         return await _as_document(session, client, job, reads)
-    return await _through(client, job, Outlet().write, reads)
+    with Outlet() as outlet:
+        return await _through(client, job, outlet.write, reads)
 
 
 async def _as_document(session: Session, client: AsyncSandboxClient, job: Job, reads: bool) -> int:

@@ -98,12 +98,11 @@ async def with_input(client: AsyncSandboxClient, job: Job, take: Take) -> int:
 async def on_terminal(client: AsyncSandboxClient, job: Job) -> int:
     """Run it on a terminal of the sandbox that is ours: keys, colours and size pass through."""
     env = {"TERM": os.environ.get("TERM") or "xterm", **(job.env or {})}
-    outlet = Outlet()
     process = await client.open_process(
         job.sandbox_id, job.text, job.working_dir, env, job.user, pty=terminal_size()
     )
     async with process:
-        with raw_terminal():
+        with Outlet() as outlet, raw_terminal():
             return await _in_time(job, lambda: _connected(process, outlet.write, _type, _resize))
 
 
