@@ -29,14 +29,7 @@ from prime_async.sandboxes.models import CommandResponse
 from prime_async.sandboxes.output import DEFAULT_OUTPUT_BYTES, Tail
 from prime_async.sandboxes.requests import check_environment
 from prime_async.sandboxes.rpc import EventStream, code_of
-from prime_async.sandboxes.wire import (
-    CommandSpec,
-    Ended,
-    Output,
-    Rpc,
-    Session,
-    StartRequest,
-)
+from prime_async.sandboxes.wire import CommandSpec, Ended, Event, Output, Rpc, Session, StartRequest
 
 __all__ = [
     "Command",
@@ -200,14 +193,13 @@ class Command:
                 self._stream = await self._open()
             self._opened = True
             while True:
-                if self._stream.ready:
-                    event = await self._next(self._stream)
-                else:
+                output = self._here(self._stream)
+                if output is None:
                     with _until(deadline):
-                        event = await self._next(self._stream)
-                if event is None:
+                        output = await self._next(self._stream)
+                if output is None:
                     break
-                yield event
+                yield output
         except BaseException as error:
             if self.stopped and isinstance(error, Exception):
                 return
@@ -253,13 +245,27 @@ class Command:
 
     async def _next(self, stream: EventStream) -> Output | None:
         while (event := await stream.next()) is not None:
-            if isinstance(event, Ended):
-                self._end = event
-            elif isinstance(event, Output):
-                (self._stderr if event.stream == "stderr" else self._stdout).add(event.data)
-                return event
+            output = self._noted(event)
+            if output is not None:
+                return output
         if self._end is None:
             raise self._unfinished()
+        return None
+
+    def _here(self, stream: EventStream) -> Output | None:
+        """Return output that has arrived already: no limit on waiting has to be set up for it."""
+        while (event := stream.take()) is not None:
+            output = self._noted(event)
+            if output is not None:
+                return output
+        return None
+
+    def _noted(self, event: Event) -> Output | None:
+        if isinstance(event, Ended):
+            self._end = event
+        elif isinstance(event, Output):
+            (self._stderr if event.stream == "stderr" else self._stdout).add(event.data)
+            return event
         return None
 
     def _uuid(self) -> str:

@@ -43,6 +43,8 @@ __all__ = [
 CONTEXT_SECONDS = 10.0
 """Seconds to ask why a sandbox is not well."""
 
+_EXPLAIN_SECONDS = 4.0  # less where a failure already waits to be raised
+
 OFFSET_MISMATCH = "offset_mismatch"
 """Code of a gateway that is elsewhere in an upload than the request."""
 
@@ -212,7 +214,7 @@ class Gateway:
         )
         if not gone and not doubtful:
             return
-        context = await self.error_context(sandbox_id)
+        context = await self.error_context(sandbox_id, _EXPLAIN_SECONDS)
         if context.status in ENDED_STATUSES or gone:
             self.forget(sandbox_id)
             raise not_running(
@@ -223,12 +225,14 @@ class Gateway:
                 context.error_message,
             ) from error
 
-    async def error_context(self, sandbox_id: str) -> ErrorContext:
+    async def error_context(
+        self, sandbox_id: str, seconds: float = CONTEXT_SECONDS
+    ) -> ErrorContext:
         """Ask why a sandbox is not well; empty when that cannot be told."""
         path = f"/sandbox/{path_segment(sandbox_id, 'sandbox_id')}/error-context"
         try:
             transport = await self._api.connect()
-            response = await transport.request("GET", path, timeout=CONTEXT_SECONDS)
+            response = await transport.request("GET", path, timeout=seconds)
             return read_record(response, ErrorContext)
         except APIError:
             return ErrorContext()  # this is asked about a failure, which it must not hide

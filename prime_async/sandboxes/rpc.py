@@ -121,10 +121,9 @@ class EventStream:
             await self.aclose()
             raise
 
-    @property
-    def ready(self) -> bool:
-        """Whether :meth:`next` has an event without waiting."""
-        return bool(self._events)
+    def take(self) -> Event | None:
+        """Return the next event if it is here already; never waits."""
+        return self._events.popleft() if self._events else None
 
     async def next(self) -> Event | None:
         """Return the next event; None after the last one.

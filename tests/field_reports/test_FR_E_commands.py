@@ -226,3 +226,21 @@ async def test_FR11_never_more_than_allowed(double: SandboxDouble) -> None:
     assert sum(result is not None for result in results) == 10
     assert double.live_most == 8
     assert double.live == []
+
+
+async def test_FR24_also_when_nothing_answers_any_more(
+    client: AsyncSandboxClient, double: SandboxDouble, box: str
+) -> None:
+    """Gateway and control plane silent at once: still within the timeout and ten seconds."""
+
+    async def play(running: Running) -> AsyncIterator[Any]:
+        yield Started(1)
+        double.fault("POST", "/SendSignal", does="silence", times=100)
+        double.fault("GET", "/error-context", does="silence", times=100)
+        await asyncio.sleep(60)
+
+    double.plays["silent"] = play
+    began = time.monotonic()
+    with pytest.raises(CommandTimeoutError, match="unreachable"):
+        await client.execute_command(box, "silent", timeout=1)
+    assert time.monotonic() - began < 11
