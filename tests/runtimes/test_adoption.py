@@ -12,6 +12,7 @@ import anyio
 import msgspec
 import pytest
 
+from prime_async.local.processes import process_start
 from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
 from prime_async.server.runtimes.errors import CommandLostError
 from prime_async.server.runtimes.protocol import Ending, ExecSpec, SandboxRecord
@@ -21,6 +22,7 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 import msgspec
+from prime_async.local.processes import process_start
 from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
 from prime_async.server.runtimes.protocol import ExecSpec, SandboxSpec
 
@@ -90,8 +92,7 @@ async def test_keepers_outlive_a_killed_server(
                 assert (await sh(box, "pgrep -f 'sleep 301'")).stdout == ""
             assert (await box.stop()).kind is Ending.STOPPED
         assert [path for path in store.iterdir() if not path.name.startswith(".")] == []
-    for record in records:
-        assert not Path(f"/proc/{record.pid}").exists()
+    assert not any(process_start(record.pid) for record in records)
 
 
 async def test_the_way_out_is_there_again_after_adoption(store: Path, refusal: str) -> None:

@@ -116,12 +116,12 @@ class BubblewrapRuntime(BaseRuntime):
         self._bubblewrap = find_bubblewrap()
         if self._use_cgroups:
             self._cgroups = find_cgroups(self._identity())
+        prefix = self.parts.prefix
         binds: list[tuple[str, str]] = []
         if self.owner.changes:
             binds.append((str(self._folder), "sandboxes"))
             binds += self._bubblewrap.folders if self._bubblewrap else ()
-            if self.parts.prefix is not None:
-                binds.append((str(self.parts.prefix), "prefix"))
+            binds += [(str(prefix), "prefix")] if prefix is not None else []
         return SpawnerPlace(
             uid=self._identity().uid,
             gid=self._identity().gid,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Iterator
@@ -49,8 +50,7 @@ def make_skeleton(store: Path, identity: Identity) -> Path:
     names = tuple(name for name in _OF_THE_HOST if Path("/etc", name).exists())
     folder = store / f".skeleton-{_fingerprint(names)}"
     if not folder.exists():
-        temporary = store / f".skeleton-{os.getpid()}.new"
-        shutil.rmtree(temporary, ignore_errors=True)
+        temporary = store / f".skeleton-{secrets.token_hex(8)}.new"
         _fill(temporary, names, identity)
         try:
             temporary.rename(folder)
