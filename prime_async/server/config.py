@@ -127,9 +127,9 @@ class ServerConfig:
         return self.data_dir / "sandbox-logs"
 
     @property
-    def images_file(self) -> Path:
-        """The user's catalogue of images."""
-        return self.data_dir / "images.toml"
+    def sandboxes_file(self) -> Path:
+        """The user's choices for sandboxes: network, runtime, images."""
+        return self.data_dir / "sandboxes.toml"
 
     def check(self) -> None:
         """Refuse what is unsafe before anything is opened.

@@ -266,12 +266,13 @@ async def renew_lease(call: Call) -> Reply:
     _check_key(call)
     row, body = find(call), call.body
     if row["status"] in ENDED_STATUSES:
-        raise _not_running(row)
+        # Not 409, which clients answer by trying again: there is nothing left to hold.
+        raise RequestError(404, "sandbox_not_running", f"sandbox {row['id']} has ended")
     keeping = call.platform.sandboxes.keeping
     try:
         ends = await keeping.renew(row["id"], row["account_id"], body.seconds)
     except LeaseHeldError as error:
-        raise RequestError(410, "lease_ended", "the lease has ended; so has the sandbox") from error
+        raise RequestError(404, "lease_ended", "the lease has ended; so has the sandbox") from error
     return answer(
         LeaseAnswer(sandbox_id=row["id"], expires_at=timestamp(ends), seconds=body.seconds)
     )
@@ -434,7 +435,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         f"{_ONE}/lease",
         renew_lease,
         "Renew the lease of the client that uses it",
-        {200: LeaseAnswer, **_NOT_FOUND, 409: ErrorAnswer, 410: ErrorAnswer},
+        {200: LeaseAnswer, **_NOT_FOUND},
         body=LeaseBody,
         body_optional=True,
     ),

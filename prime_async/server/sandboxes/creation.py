@@ -108,7 +108,7 @@ def _refuse_what_is_missing(body: CreateBody) -> None:
 
 def _policy(call: Call, body: CreateBody) -> EgressPolicy:
     allow, deny = body.network_allowlist, body.network_denylist
-    if allow is None and deny is None and call.platform.config.sandbox_network == "none":
+    if allow is None and deny is None and call.platform.sandboxes.choices.network == "none":
         return EgressPolicy.closed()
     try:
         return EgressPolicy(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -18,10 +19,9 @@ from prime_async.server.runtimes.errors import RuntimeUnavailableError
 from prime_async.server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from prime_async.server.config import ServerConfig
     from prime_async.server.runtimes.protocol import Runtime, RuntimeReport
 
-__all__ = ["RuntimeHost", "make_runtime"]
+__all__ = ["MakeRuntime", "RuntimeHost", "make_runtime"]
 
 MakeRuntime = Callable[[], "Runtime"]
 
@@ -30,15 +30,20 @@ class RuntimeHost:
     """Holds the one runtime.
 
     Args:
-        make: makes it; called once it is needed.
+        make: makes it; None is the one that is chosen later.
         tasks: where it lives, since it has to be entered and left by one task.
     """
 
-    def __init__(self, make: MakeRuntime, tasks: Tasks) -> None:
+    def __init__(self, make: MakeRuntime | None, tasks: Tasks) -> None:
         self._make = make
         self._tasks = tasks
         self._entered: asyncio.Future[Runtime] | None = None
         self.report: RuntimeReport | None = None
+
+    def choose(self, folder: Path, name: str) -> None:
+        """Say which runtime it is to be, unless one was given."""
+        if self._make is None:
+            self._make = lambda: make_runtime(folder, name)
 
     async def get(self) -> Runtime:
         """The runtime, ready for use.
@@ -54,6 +59,7 @@ class RuntimeHost:
 
     async def _live(self, entered: asyncio.Future[Runtime]) -> None:
         try:
+            assert self._make is not None, "a runtime is chosen at the start"
             runtime = self._make()
             report = self.report = await runtime.probe()
             if not report.usable:
@@ -74,22 +80,23 @@ class RuntimeHost:
             entered.cancel()
 
 
-def make_runtime(config: ServerConfig) -> Runtime:
-    """Make the runtime that the configuration names.
+def make_runtime(folder: Path, name: str) -> Runtime:
+    """Make the runtime of this name.
+
+    Args:
+        folder: of its sandboxes.
 
     Raises:
         ConfigError: there is none of that name.
     """
     # Imported here: only a platform with sandboxes needs one.
-    if config.sandbox_runtime == "bubblewrap":
+    if name == "bubblewrap":
         from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
 
-        return BubblewrapRuntime(config.sandboxes_dir)
-    if config.sandbox_runtime == "process":
+        return BubblewrapRuntime(folder)
+    if name == "process":
         from prime_async.server.runtimes.process import ProcessRuntime
 
-        log_event(logging.WARNING, "sandboxes_not_isolated", runtime="process")
-        return ProcessRuntime(config.sandboxes_dir)
-    raise ConfigError(
-        f"there is no runtime {config.sandbox_runtime!r}", hint="bubblewrap isolates; process isolates nothing"
-    )
+        log_event(logging.WARNING, "sandboxes_not_isolated", runtime=name)
+        return ProcessRuntime(folder)
+    raise ConfigError(f"there is no runtime {name!r}", hint="bubblewrap or process")

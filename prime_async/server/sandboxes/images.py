@@ -1,11 +1,8 @@
 """The catalogue: which image names this machine can stand in for.
 
 There are no images here: a sandbox sees the host's own system. The usual names of plain Linux and
-Python images map to it, with a note in the sandbox's record; further names come from the user's
-catalogue, a TOML file in the platform's folder:
-
-    [images]
-    "ghcr.io/acme/train:*" = "the host has what this image has"
+Python images map to it, with a note in the sandbox's record; the user can add names
+(:mod:`prime_async.server.sandboxes.choices`).
 """
 
 from __future__ import annotations
@@ -14,11 +11,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from pathlib import Path
-
-import tomli
-
-from prime_async.errors import ConfigError
 
 __all__ = ["HOST_IMAGE", "Catalogue"]
 
@@ -39,27 +31,6 @@ class Catalogue:
 
     added: Mapping[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def read(cls, path: Path) -> Catalogue:
-        """Read the user's catalogue; a file that is not there adds nothing.
-
-        Raises:
-            ConfigError: it is not what it must be.
-        """
-        try:
-            found = tomli.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return cls()
-        except (OSError, UnicodeDecodeError, tomli.TOMLDecodeError) as error:
-            raise ConfigError(f"cannot read the catalogue of images {path}: {error}") from error
-        images = found.get("images", {})
-        if not isinstance(images, dict) or not all(isinstance(one, str) for one in images.values()):
-            raise ConfigError(
-                f"the catalogue of images {path} needs a table [images] of names and notes",
-                hint='[images]\n"my-image:*" = "why the host will do for it"',
-            )
-        return cls(images)
-
     def find(self, image: str) -> str | None:
         """The note on what stands in for an image; None when the catalogue does not know it."""
         for pattern, note in self.added.items():
@@ -77,5 +48,5 @@ class Catalogue:
         return (
             f"the image {image} is not in the catalogue of this local platform, which downloads "
             "no images. Known are ubuntu:*, debian:*, python:* (the host's own system stands in "
-            "for them) and what images.toml in the platform's folder adds"
+            "for them) and what sandboxes.toml in the platform's folder adds"
         )

@@ -17,8 +17,9 @@ from prime_async.server.failures import RequestError
 from prime_async.server.leases import TICK_SECONDS, Leases
 from prime_async.server.logs import log_event
 from prime_async.server.metrics import Metrics
+from prime_async.server.sandboxes.choices import Choices, read_choices
 from prime_async.server.sandboxes.fleet import Fleet
-from prime_async.server.sandboxes.host import MakeRuntime, RuntimeHost, make_runtime
+from prime_async.server.sandboxes.host import MakeRuntime, RuntimeHost
 from prime_async.server.sandboxes.images import Catalogue
 from prime_async.server.sandboxes.keeping import Keeping
 from prime_async.server.sandboxes.tokens import Tokens
@@ -46,6 +47,7 @@ class Sandboxes:
     keeping: Keeping
     transfers: Transfers
     catalogue: Catalogue
+    choices: Choices
     tokens: Tokens
     url: str = ""
 
@@ -62,7 +64,8 @@ class Sandboxes:
         leases = Leases(database, clock)
         # Of their own: the runtime is left when nothing that uses it runs any more.
         tasks, runtime_tasks = Tasks(), Tasks()
-        host = RuntimeHost(runtime or (lambda: make_runtime(config)), runtime_tasks)
+        choices = Choices(config.sandbox_network, config.sandbox_runtime)
+        host = RuntimeHost(runtime, runtime_tasks)
         fleet = Fleet(config, database, clock, tasks, metrics, host)
         return cls(
             config,
@@ -74,6 +77,7 @@ class Sandboxes:
             Keeping(fleet, leases, database, clock),
             Transfers(fleet, database, clock),
             Catalogue(),
+            choices,
             Tokens("", clock, config.limits.gateway_token_seconds),
         )
 
@@ -81,9 +85,11 @@ class Sandboxes:
         """Take over what an earlier server left, and begin to watch.
 
         Raises:
-            ConfigError, LocalPlatformError: the catalogue or the key of the gateway is unusable.
+            ConfigError, LocalPlatformError: the user's choices or the gateway's key are unusable.
         """
-        self.catalogue = await to_thread.run_sync(Catalogue.read, self.config.images_file)
+        self.choices = await to_thread.run_sync(read_choices, self.config)
+        self.catalogue = Catalogue(self.choices.images)
+        self.fleet.host.choose(self.config.sandboxes_dir, self.choices.runtime)
         key = await to_thread.run_sync(ensure_key, self.config.gateway_key_file)
         self.tokens = Tokens(key, self.clock, self.config.limits.gateway_token_seconds)
         await self.runtime_tasks.open()

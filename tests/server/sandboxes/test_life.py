@@ -11,6 +11,7 @@ import aiohttp
 import anyio
 import pytest
 
+from prime_async.errors import ConfigError
 from prime_async.server.store import sandboxes as store
 from prime_async.server.store.sandboxes import StoredUpload
 from tests.platform import platform_config, running_platform
@@ -88,7 +89,8 @@ async def test_a_client_that_stops_renewing_loses_its_sandbox(
     assert found["terminationReason"] == "ABANDONED"
     for made in (kept, free):
         assert (await boxes.get(f"/sandbox/{made}")).json["status"] == "RUNNING"
-    assert (await boxes.post(f"/sandbox/{lost}/lease", {"seconds": 90})).status == 409
+    late = await boxes.post(f"/sandbox/{lost}/lease", {"seconds": 90})
+    assert (late.status, late.code) == (404, "sandbox_not_running")
     assert (await boxes.post("/sandbox/none/lease", {"seconds": 90})).status == 404
     assert (await boxes.post(f"/sandbox/{kept}/lease", {"seconds": 0})).status == 422
 
@@ -201,20 +203,24 @@ async def test_a_server_that_ends_ends_its_streams_and_leaves_its_sandboxes(
         assert (tmp_path / "double" / made).is_dir()
 
 
-async def test_the_user_can_add_images(tmp_path: Path, clock: FakeClock) -> None:
-    """images.toml in the platform's folder; a broken one stops the start with its name."""
-    file = platform_config(tmp_path).images_file
+async def test_the_user_chooses_images_network_and_runtime(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    """sandboxes.toml in the platform's folder; a broken one stops the start with its name."""
+    file = platform_config(tmp_path).sandboxes_file
     file.parent.mkdir(parents=True)
-    file.write_text('[images]\n"ghcr.io/acme/*" = "has what it needs"\n')
+    file.write_text('network = "none"\n[images]\n"ghcr.io/acme/*" = "has what it needs"\n')
     async with served(tmp_path, clock) as boxes:
-        found = (
-            await boxes.get(f"/sandbox/{await boxes.running(docker_image='ghcr.io/acme/x')}")
-        ).json
+        made = await boxes.running(docker_image="ghcr.io/acme/x")
+        found = (await boxes.get(f"/sandbox/{made}")).json
         assert "has what it needs" in found["notes"][0]
-    file.write_text("images = 3")
-    with pytest.raises(Exception, match=r"images\.toml"):
-        async with served(tmp_path, clock):
-            pass
+        assert boxes.runtime is not None
+        assert boxes.runtime.specs[made].egress.allow == ()
+    for wrong in ("images = 3", 'network = "some"', 'runtime = "magic"', "else = 1", "="):
+        file.write_text(wrong)
+        with pytest.raises(ConfigError, match=r"sandboxes\.toml"):
+            async with served(tmp_path, clock):
+                pass
 
 
 async def test_a_platform_can_close_the_network_by_default(
