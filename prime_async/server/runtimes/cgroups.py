@@ -52,10 +52,9 @@ class Group:
         # Controllers mounted together share a folder; joining costs half a millisecond each.
         return [f"{folder}/cgroup.procs" for folder in dict.fromkeys(self.folders.values())]
 
-    def folder(self, controller: str) -> Path | None:
-        """The folder of a controller, if it is there."""
-        found = self.folders.get(controller)
-        return None if found is None else Path(found)
+    def folder(self, controller: str) -> str:
+        """The folder of a controller; one that is not there reads as nothing."""
+        return self.folders.get(controller, "/")
 
     def remove(self) -> bool:
         """Remove the groups; say whether all are gone (a dying process holds one a little)."""
@@ -79,6 +78,10 @@ class Cgroups(Protocol):
     def create(self, name: str, limits: Limits) -> Group: ...
 
     def usage(self, group: Group) -> Usage: ...
+
+    def processes(self, group: Group) -> int: ...
+
+    def out_of_memory(self, group: Group) -> int: ...
 
     def enroll(self, pid: int) -> None:
         """Put the spawner where it may let its children join groups."""
@@ -140,19 +143,30 @@ def _write(path: Path, value: str | int) -> None:
         os.close(descriptor)
 
 
-def _number(path: Path) -> int:
+def _read(path: str) -> str:
+    # Plain calls: hundreds of these are read every second.
     try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return 0
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, 16384).decode()
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
 
 
-def _field(path: Path, name: str) -> int:
-    with suppress(OSError, ValueError):
-        for line in path.read_text().splitlines():
-            key, _, value = line.partition(" ")
-            if key == name:
-                return int(value)
+def _number(path: str) -> int:
+    text = _read(path).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def _field(path: str, name: str) -> int:
+    for line in _read(path).splitlines():
+        key, _, value = line.partition(" ")
+        if key == name:
+            return int(value)
     return 0
 
 
@@ -225,16 +239,22 @@ class VersionOne:
 
     def usage(self, group: Group) -> Usage:
         """Read what a sandbox uses."""
-        memory = group.folder("memory") or Path("/")
-        pids = group.folder("pids") or Path("/")
-        cpu = group.folder("cpuacct") or Path("/")
-        cache = _field(memory / "memory.stat", "total_inactive_file")
+        memory, cpu = group.folder("memory"), group.folder("cpuacct")
+        cache = _field(f"{memory}/memory.stat", "total_inactive_file")
         return Usage(
-            memory_bytes=max(0, _number(memory / "memory.usage_in_bytes") - cache),
-            cpu_seconds=_number(cpu / "cpuacct.usage") / 1e9,
-            processes=_number(pids / "pids.current"),
-            out_of_memory=_field(memory / "memory.oom_control", "oom_kill"),
+            memory_bytes=max(0, _number(f"{memory}/memory.usage_in_bytes") - cache),
+            cpu_seconds=_number(f"{cpu}/cpuacct.usage") / 1e9,
+            processes=self.processes(group),
+            out_of_memory=self.out_of_memory(group),
         )
+
+    def processes(self, group: Group) -> int:
+        """How many processes and threads there are."""
+        return _number(f"{group.folder('pids')}/pids.current")
+
+    def out_of_memory(self, group: Group) -> int:
+        """How often something was killed for memory."""
+        return _field(f"{group.folder('memory')}/memory.oom_control", "oom_kill")
 
     def enroll(self, pid: int) -> None:
         """Version 1 does not ask where a process comes from."""
@@ -308,14 +328,22 @@ class VersionTwo:
 
     def usage(self, group: Group) -> Usage:
         """Read what a sandbox uses."""
-        folder = group.folder("") or Path("/")
-        cache = _field(folder / "memory.stat", "inactive_file")
+        folder = group.folder("")
+        cache = _field(f"{folder}/memory.stat", "inactive_file")
         return Usage(
-            memory_bytes=max(0, _number(folder / "memory.current") - cache),
-            cpu_seconds=_field(folder / "cpu.stat", "usage_usec") / 1e6,
-            processes=_number(folder / "pids.current"),
-            out_of_memory=_field(folder / "memory.events", "oom_kill"),
+            memory_bytes=max(0, _number(f"{folder}/memory.current") - cache),
+            cpu_seconds=_field(f"{folder}/cpu.stat", "usage_usec") / 1e6,
+            processes=self.processes(group),
+            out_of_memory=self.out_of_memory(group),
         )
+
+    def processes(self, group: Group) -> int:
+        """How many processes and threads there are."""
+        return _number(f"{group.folder('')}/pids.current")
+
+    def out_of_memory(self, group: Group) -> int:
+        """How often something was killed for memory."""
+        return _field(f"{group.folder('')}/memory.events", "oom_kill")
 
     def enroll(self, pid: int) -> None:
         """Move the spawner below our group: who moves a process must own the group above both."""

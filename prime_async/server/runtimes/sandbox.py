@@ -97,7 +97,7 @@ class Sandbox:
         self.state = state
         self.used_at = time.monotonic()
         self.disk_bytes = 0
-        self.usage = Usage(0, 0.0, 0, 0)
+        self.processes = 0
         self.commands: set[Command] = set()
         self._spawner = spawner
         self._family = family
@@ -119,7 +119,7 @@ class Sandbox:
     @property
     def active(self) -> bool:
         """Whether anything but its first process runs."""
-        return bool(self.commands) or self.usage.processes > 1
+        return bool(self.commands) or self.processes > 1
 
     def touch(self) -> None:
         """Somebody uses it."""
@@ -216,7 +216,7 @@ class Sandbox:
         if self._end is not None or group is None or self._cgroups is None:
             return
         # A read of the kernel's own files: it waits for nothing.
-        if self._cgroups.usage(group).out_of_memory:
+        if self._cgroups.out_of_memory(group):
             self.finish_for_memory()
 
     def finish_for_memory(self) -> None:
@@ -361,6 +361,14 @@ class Sandbox:
     def roots(self) -> list[int]:
         """Processes below which all of its processes are. Blocks."""
         raise NotImplementedError
+
+    def glance(self) -> bool:
+        """Count its processes, and say whether it ran out of memory, by its groups. Blocks."""
+        group, groups = self.state.group, self._cgroups
+        if group is None or groups is None:
+            return False
+        self.processes = groups.processes(group)
+        return groups.out_of_memory(group) > 0
 
     def measure(self) -> Usage:
         """What it uses. Blocks."""

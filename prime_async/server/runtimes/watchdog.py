@@ -88,8 +88,6 @@ class Watchdog:
             sandbox.finish_for_memory()
         for sandbox, why in found.disk_full:
             sandbox.finish(Ending.DISK_FULL, why)
-        for sandbox in live:
-            sandbox.check_memory()
 
     def _look_at_clocks(self, live: Iterable[Sandbox]) -> None:
         now, wall = time.monotonic(), time.time()
@@ -116,11 +114,13 @@ class Watchdog:
 
     def _measure_usage(self, sandbox: Sandbox, table: Table | None, found: _Found) -> None:
         if table is None:
-            sandbox.usage = sandbox.measure()
-            return
-        limit = sandbox.limits.memory_bytes
-        sandbox.usage = table.usage(sandbox.roots(), limit)
-        if sandbox.usage.memory_bytes > limit:
+            over = sandbox.glance()
+        else:
+            limit = sandbox.limits.memory_bytes
+            usage = table.usage(sandbox.roots(), limit)
+            sandbox.processes = usage.processes
+            over = usage.memory_bytes > limit
+        if over:
             found.out_of_memory.append(sandbox)
 
     def _measure_disk(self, sandbox: Sandbox, found: _Found) -> None:
