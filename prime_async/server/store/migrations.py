@@ -98,7 +98,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             "CREATE INDEX sandboxes_by_team ON sandboxes (team_id)",
             "CREATE INDEX sandboxes_by_status ON sandboxes (status)",
             """CREATE TABLE sandbox_labels (
-                sandbox INTEGER NOT NULL, label VARCHAR NOT NULL, PRIMARY KEY (label, sandbox))""",
+                label VARCHAR NOT NULL, sandbox INTEGER NOT NULL, PRIMARY KEY (label, sandbox))""",
             """CREATE TABLE sandbox_uploads (
                 upload_id VARCHAR NOT NULL PRIMARY KEY, sandbox_id VARCHAR NOT NULL,
                 path BLOB NOT NULL, resumable BOOLEAN NOT NULL, updated_at FLOAT NOT NULL)""",
