@@ -12,6 +12,9 @@ __all__ = ["explain_core"]
 
 _HINTS: tuple[tuple[type[errors.PrimeError], str], ...] = (
     (errors.EvaluationNotFoundError, "`prime-async eval list` shows the ids"),
+    (errors.SandboxNotFoundError, "`prime-async sandbox list` shows the ids"),
+    (errors.SandboxFileNotFoundError, "`prime-async sandbox files ID FOLDER` shows what is there"),
+    (errors.SandboxNotRunningError, "`prime-async sandbox list --all` shows what became of it"),
     (
         errors.UnauthorizedError,
         "`prime-async config view` shows which key is used and where it is from",
@@ -116,7 +119,17 @@ def _bounded(text: str) -> str:
 
 
 def _details(error: errors.PrimeError) -> dict[str, Any]:
-    names = ("status", "code", "request_id", "retry_after", "field", "index", "line", "column")
+    names: tuple[str, ...] = (
+        "status",
+        "code",
+        "request_id",
+        "retry_after",
+        "field",
+        "index",
+        "line",
+        "column",
+    )
+    names += ("sandbox_id", "error_type")
     details = {name: getattr(error, name, None) for name in names}
     if isinstance(error, errors.ValidationError) and error.errors:
         details["errors"] = error.errors

@@ -1,9 +1,10 @@
 """The only place that speaks HTTP: sessions, deadlines, retries, proxies, certificates, streams."""
 
-from prime_async.transport.body import Body, BytesBody
+from prime_async.transport.body import Body, BytesBody, StreamedBody
 from prime_async.transport.client import (
     DEFAULT_TIMEOUT,
     IDEMPOTENCY,
+    WIRE_KEY,
     Transport,
     path_segment,
 )
@@ -21,8 +22,10 @@ __all__ = [
     "Response",
     "RetryBudget",
     "RetryPolicy",
+    "StreamedBody",
     "StreamedResponse",
     "Transport",
+    "WIRE_KEY",
     "check_timeout",
     "deadline",
     "path_segment",
