@@ -406,6 +406,10 @@ class CommandStream:
         return BRIDGE.iterate(self._async.__aiter__())
 
     def outputs(self) -> CloseableIterator[tuple[str, bytes]]:
+        """Yield what the command writes as it comes: ``"stdout"`` or ``"stderr"``, and the bytes.
+
+        Raises as :meth:`wait`; a container tells it all at its end.
+        """
         return BRIDGE.iterate(self._async.outputs())
 
     @classmethod

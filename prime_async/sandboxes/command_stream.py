@@ -83,6 +83,10 @@ class AsyncCommandStream:
                 yield line
 
     async def outputs(self) -> AsyncGenerator[tuple[str, bytes], None]:
+        """Yield what the command writes as it comes: ``"stdout"`` or ``"stderr"``, and the bytes.
+
+        Raises as :meth:`wait`; a container tells it all at its end.
+        """
         if not self._gateway.known_container(self._sandbox_id):
             command = self._command = Command(self._gateway, self._sandbox_id, self._options)
             try:
