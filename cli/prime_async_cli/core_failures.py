@@ -135,6 +135,10 @@ def _details(error: errors.PrimeError) -> dict[str, Any]:
         details["errors"] = error.errors
     if getattr(error, "ambiguous", False):
         details["ambiguous"] = True
+    if isinstance(error, errors.OversizedSamplesError):
+        details["oversized"] = [
+            {"line": each.line, "index": each.index, "size": each.size} for each in error.oversized
+        ]
     place = getattr(error, "path", None)
     if place is not None:
         details["path"] = str(place)

@@ -14,18 +14,46 @@ from prime_async_cli.text import harmless
 
 if TYPE_CHECKING:
     from prime_async.sandboxes import TransferProgress
+    from rich.progress import Progress
 
-__all__ = ["progress", "transfer_progress"]
+__all__ = ["Bar", "progress", "transfer_progress"]
+
+
+class Bar:
+    """Shows how far a work has come, where somebody looks.
+
+    Attributes:
+        done: steps so far, shown or not.
+        total: steps in all, or None while that is not known.
+    """
+
+    def __init__(self, shown: Progress | None = None, title: str = "") -> None:
+        self.done = 0
+        self.total: int | None = None
+        self._shown = shown
+        self._task = None if shown is None else shown.add_task(title, total=None)
+
+    def begin(self, title: str, total: int) -> None:
+        """Say what is done, and how many steps it has."""
+        self.total = total
+        if self._shown is not None and self._task is not None:
+            self._shown.update(self._task, description=title, total=total)
+
+    def advance(self, steps: int) -> None:
+        """So many more steps are done."""
+        self.done += steps
+        if self._shown is not None and self._task is not None:
+            self._shown.advance(self._task, steps)
 
 
 @contextmanager
-def progress(output: Output, title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show how far a work of ``total`` steps has come; call what is given with the steps done."""
-    if not (total and _welcome(output)):
-        yield lambda _: None
+def progress(output: Output, title: str) -> Iterator[Bar]:
+    """Show a bar while the block runs; its length is told with ``Bar.begin``."""
+    if not _welcome(output):
+        yield Bar()
         return
-    with _bar(title, total) as advance:
-        yield advance
+    with _drawn() as shown:
+        yield Bar(shown, title)
 
 
 @contextmanager
@@ -51,14 +79,11 @@ def _welcome(output: Output) -> bool:
     return not asked_for_text and streams.is_terminal(sys.stderr)
 
 
-@contextmanager
-def _bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+def _drawn() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as TimeLeft
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True, no_color=not streams.can_colour(sys.stderr))
-    with Progress(*columns, TimeLeft(), console=console, transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda steps: bar.advance(task, steps)
+    return Progress(*columns, TimeLeft(), console=console, transient=True)

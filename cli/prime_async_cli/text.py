@@ -8,6 +8,7 @@ are shown as what they are.
 from __future__ import annotations
 
 __all__ = [
+    "as_drawn",
     "cell_width",
     "escapes_for_json",
     "harmless",
@@ -47,6 +48,13 @@ def harmless(text: str, *, lines: bool = False) -> str:
 def escapes_for_json() -> dict[int, str]:
     """Return the table that writes those of them which JSON leaves alone as its escapes."""
     return {code: f"\\u{code:04x}" for code in _ONE_LINE if code >= 0x7F}
+
+
+def as_drawn(line: str) -> str:
+    """Return what a terminal shows of a line in the end: a progress bar draws itself anew after
+    each carriage return.
+    """
+    return next((part for part in reversed(line.split("\r")) if part), "")
 
 
 def without_colour(text: str) -> str:

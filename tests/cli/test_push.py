@@ -87,6 +87,39 @@ class TestPush:
         both = inside("eval", "push", str(run), "--eval-id", evaluation_id, "--public")
         assert both.code == 2
 
+    def test_FR39_a_run_that_was_resumed(self, inside: Inside, tmp_path: Path) -> None:
+        """Pushed again into the same evaluation only what is new is added; then nothing is."""
+        run = make_run(tmp_path / "run", [{"id": n} for n in range(6)])
+        evaluation_id = json.loads(inside("eval", "push", str(run), "-o", "json").out)[
+            "evaluation_id"
+        ]
+        with (run / "results.jsonl").open("a", encoding="utf-8") as file:
+            file.writelines(f'{{"id": {n}}}\n' for n in range(6, 10))
+        before = inside("eval", "get", evaluation_id, "-o", "json").out
+        for unchanged in (False, True):
+            ran = inside("eval", "push", str(run), "--eval-id", evaluation_id)
+            assert (ran.code, ran.err) == (0, "")
+            assert "10 samples stored" in ran.out
+            assert samples_of(inside, evaluation_id) == rows_of(run)
+            after = inside("eval", "get", evaluation_id, "-o", "json").out
+            assert (after == before) is unchanged
+            before = after
+
+    def test_a_sample_that_changed_is_named(self, inside: Inside, tmp_path: Path) -> None:
+        """What is stored under its place stays, the exit code is 1; a name of its own adds all."""
+        run = make_run(tmp_path / "run", [{"id": 0}, {"id": 1}])
+        pushed = inside("eval", "push", str(run), "-o", "json")
+        into = ("--eval-id", json.loads(pushed.out)["evaluation_id"])
+        (run / "results.jsonl").write_text('{"id": 0}\n{"id": 9}\n', "utf-8")
+        ran = inside("eval", "push", str(run), *into)
+        assert ran.code == 1
+        assert "1 of 2 samples were refused" in ran.err
+        assert "sample 1: " in ran.err
+        apart = inside("eval", "push", str(run), *into, "--push-id", "second")
+        assert apart.code == 0
+        assert "warning" in apart.err
+        assert [each["id"] for each in samples_of(inside, into[1])] == [0, 1, 0, 9]
+
     def test_no_argument_pushes_what_lies_here(
         self, inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -170,7 +203,7 @@ class TestPush:
         run = real_run(tmp_path / "run")
         for arguments in ((str(run), "--resume"), ("--resume", str(run))):
             ran = inside("eval", "push", *arguments)
-            assert ran.code == 1
+            assert ran.code == 2
             assert "no interrupted push" in ran.err
         assert "not a resume token" in inside("eval", "push", str(run), "--resume", "pr1.x").err
 
@@ -179,7 +212,7 @@ class TestPush:
         run = real_run(tmp_path / "run")
         with Terminal(("eval", "push", str(run)), stdout=subprocess.PIPE) as terminal:
             assert terminal.end() == 0, terminal.text
-            assert b"pushing results.jsonl" in terminal.screen
+            assert b"pushing " in terminal.screen
             assert terminal.process.stdout is not None
             assert b"\x1b" not in terminal.process.stdout.read()
 
@@ -318,7 +351,7 @@ def test_a_push_that_is_interrupted_says_how_to_go_on(tmp_path: Path, big_run: P
         stub.route("POST", "/api/v1/evaluations/ev1/samples", silent)
         env = {"PRIME_API_KEY": "k" * 20, "PRIME_API_BASE_URL": stub.url}
         with Terminal(("eval", "push", str(big_run)), columns=200, env=env) as terminal:
-            terminal.wait_for(b"pushing results.jsonl")
+            terminal.wait_for(b"pushing ")
             terminal.type(b"\x03")
             assert terminal.end() == 130
             assert "interrupted" in terminal.text

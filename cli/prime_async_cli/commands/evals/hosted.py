@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import asyncclick
 
 from prime_async_cli import streams
 from prime_async_cli.command import command
-from prime_async_cli.commands.evals.follow import last_lines, new_text
 from prime_async_cli.failures import CommandError
 from prime_async_cli.options import Identifier, argument, output_option
 from prime_async_cli.session import Session, pass_session
-from prime_async_cli.text import harmless, without_colour
+from prime_async_cli.text import as_drawn, harmless, without_colour
 from prime_async_cli.value_types import Seconds
 
 if TYPE_CHECKING:
@@ -55,15 +55,13 @@ async def stop(session: Session, evaluation_id: str) -> None:
 @asyncclick.option(
     "--poll-interval",
     type=Seconds(0.1, 3600),
-    default=5.0,
-    show_default=True,
     metavar="SECONDS",
-    help="Pause between two looks, with --follow.",
+    help="Pause between two looks, with --follow. Default: 2 to 15, as lines come.",
 )
 @output_option
 @pass_session
 async def logs(
-    session: Session, evaluation_id: str, tail: int, follow: bool, poll_interval: float
+    session: Session, evaluation_id: str, tail: int, follow: bool, poll_interval: float | None
 ) -> int:
     """Show the log of a hosted evaluation.
 
@@ -72,44 +70,37 @@ async def logs(
     if follow and session.output.json:
         raise asyncclick.UsageError("--follow writes lines as they come, not one JSON document")
     async with session.evals() as client:
+        if follow:
+            return await _follow(session, client, evaluation_id, tail, poll_interval)
         status = (await client.get_evaluation(evaluation_id)).status
         text = await client.get_hosted_logs(evaluation_id)
-        shown = last_lines(text, tail)
-        if session.output.json:
-            document = {"evaluation_id": evaluation_id, "status": status, "logs": shown}
-            session.output.document(document)
-            return 0
-        _show(shown)
-        if not follow:
-            return 0
-        return await _follow(session, client, evaluation_id, text, poll_interval)
+    lines = text.removesuffix("\n").split("\n") if text else []
+    shown = lines[max(0, len(lines) - tail) :]
+    if session.output.json:
+        ended = "".join(f"{line}\n" for line in shown)
+        document = {"evaluation_id": evaluation_id, "status": status, "logs": ended}
+        session.output.document(document)
+    else:
+        for line in shown:
+            _show(line)
+    return 0
 
 
 async def _follow(
-    session: Session, client: AsyncEvalsClient, evaluation_id: str, text: str, pause: float
+    session: Session, client: AsyncEvalsClient, evaluation_id: str, tail: int, pause: float | None
 ) -> int:
-    from anyio import sleep
-
-    from prime_async.evals import TERMINAL_STATUSES
-
-    while True:
-        # Status first: what is written between the two calls is then still fetched.
-        status = (await client.get_evaluation(evaluation_id)).status or "UNKNOWN"
-        now = await client.get_hosted_logs(evaluation_id)
-        _show(new_text(text, now))
-        text = now
-        if status in TERMINAL_STATUSES:
-            break
+    async for line in client.iter_hosted_logs(
+        evaluation_id, poll_interval=pause, tail=tail, timeout=math.inf
+    ):
+        _show(line)
         if streams.reader_has_gone():
             return 0
-        await sleep(pause)
+    status = (await client.get_evaluation(evaluation_id)).status
     session.output.note(f"evaluation {evaluation_id} ended: {status}")
     if status != "COMPLETED":
         raise CommandError(f"evaluation {evaluation_id} ended as {status}", evaluation=status)
     return 0
 
 
-def _show(text: str) -> None:
-    if text:
-        clean = harmless(without_colour(text), lines=True)
-        streams.write(clean if clean.endswith("\n") else clean + "\n")
+def _show(line: str) -> None:
+    streams.write(harmless(without_colour(as_drawn(line)), lines=True) + "\n")

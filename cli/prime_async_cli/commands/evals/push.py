@@ -15,12 +15,12 @@ from prime_async_cli.value_types import FilePath, JsonObject
 
 if TYPE_CHECKING:
     from prime_async.evals import AsyncEvalsClient
-    from prime_async_cli.commands.evals.delivery import Delivery, Wishes
+    from prime_async_cli.commands.evals.delivery import Delivery
 
 __all__ = ["push"]
 
-_FROM_JOURNAL = "?"
-"""``--resume`` without a token: look for what this disk knows about the file."""
+_KNOWN = "?"
+"""``--resume`` without a token: go on with what this machine knows about the file."""
 
 
 @command(
@@ -30,7 +30,8 @@ _FROM_JOURNAL = "?"
     prime-async eval push outputs/evals/gsm8k--gpt-4o-mini/1a2b3c4d
     prime-async eval push samples.jsonl --env gsm8k --model gpt-4o-mini
     prime-async eval push RUN --trim trajectory            # where a sample is too large
-    prime-async eval push RUN --resume                     # after an interruption
+    prime-async eval push RUN --resume                     # after an interruption of the push
+    prime-async eval push RUN --eval-id ID                 # after the run was resumed
     """,
 )
 @argument(
@@ -48,24 +49,33 @@ _FROM_JOURNAL = "?"
     metavar="NAME",
     help="The environment: owner/name, or a name of yours. Default: what the folder says.",
 )
-@asyncclick.option("--model", metavar="NAME", help="The model. Default: what the folder says.")
+@asyncclick.option(
+    "--model",
+    "model_name",
+    metavar="NAME",
+    help="The model. Default: what the folder says.",
+)
 @asyncclick.option("--name", metavar="TEXT", help="The name. Default: ENV-MODEL.")
 @asyncclick.option("-r", "--run-id", type=Identifier(), help="The training run it belongs to.")
 @asyncclick.option(
     "--eval-id",
     "--eval",
-    "eval_id",
+    "evaluation_id",
     type=Identifier(),
-    help="Add the samples to this evaluation in place of a new one.",
+    help="Push into this evaluation; of a file that was pushed there before, only what is new.",
 )
-@asyncclick.option("--public", is_flag=True, help="Let everybody see it; private otherwise.")
+@asyncclick.option(
+    "--public", "is_public", is_flag=True, help="Let everybody see it; private otherwise."
+)
 @asyncclick.option(
     "--metrics",
     type=JsonObject(),
     metavar="JSON|@FILE",
     help="Final scores. Default: the avg_ values of the folder.",
 )
-@asyncclick.option("--skip", is_flag=True, help="Leave out samples that are too large.")
+@asyncclick.option(
+    "--skip", "skip_oversized", is_flag=True, help="Leave out samples that are too large."
+)
 @asyncclick.option(
     "--trim",
     multiple=True,
@@ -75,9 +85,14 @@ _FROM_JOURNAL = "?"
 @asyncclick.option(
     "--resume",
     is_flag=False,
-    flag_value=_FROM_JOURNAL,
+    flag_value=_KNOWN,
     metavar="[TOKEN]",
     help="Go on with an interrupted push of this file; only what is missing is sent.",
+)
+@asyncclick.option(
+    "--push-id",
+    metavar="TEXT",
+    help="Name the push: only where two files that begin alike go into one evaluation.",
 )
 @asyncclick.option(
     "--no-finalize", is_flag=True, help="Leave the evaluation open for more samples."
@@ -95,18 +110,18 @@ async def push(session: Session, /, path: Path | None, resume: str | None, **opt
     """
     path, resume = _untangled(path, resume)
     folders = _folders(path)
-    wishes = _wishes(options, path, resume, folders)
+    arguments = _arguments(options, path, resume, folders)
     async with session.evals() as client:
         if path is not None or len(folders) == 1:
-            return await _one(session, client, folders[0], wishes)
-        return await _several(session, client, folders, wishes)
+            return await _one(session, client, folders[0], arguments)
+        return await _several(session, client, folders, arguments)
 
 
 def _untangled(path: Path | None, resume: str | None) -> tuple[Path | None, str | None]:
     """In ``--resume DIR`` the folder was meant as the folder, not as a token."""
-    is_token = resume in (None, _FROM_JOURNAL) or str(resume).startswith("pr1.")
+    is_token = resume in (None, _KNOWN) or str(resume).startswith("pr1.")
     if path is None and not is_token:
-        return Path(str(resume)), _FROM_JOURNAL
+        return Path(str(resume)), _KNOWN
     return path, resume
 
 
@@ -126,29 +141,32 @@ def _folders(path: Path | None) -> list[Path]:
     return found
 
 
-def _wishes(
+def _arguments(
     options: dict[str, Any], path: Path | None, resume: str | None, folders: list[Path]
-) -> Wishes:
-    from prime_async_cli.commands.evals.delivery import Wishes
-    from prime_async_cli.commands.evals.unfinished import unfinished_push
-
-    finalize = not options.pop("no_finalize")
-    if options["eval_id"] and options["public"]:
+) -> dict[str, Any]:
+    """What the options say, as arguments of the core."""
+    if options["evaluation_id"] and options["is_public"]:
         raise CommandError("--public counts for a new evaluation only", code=USAGE)
-    for name in ("eval_id", "run_id", "name", "resume"):
-        given = resume if name == "resume" else options[name]
+    for name, given in (
+        ("--eval-id", options["evaluation_id"]),
+        ("--run-id", options["run_id"]),
+        ("--name", options["name"]),
+        ("--push-id", options["push_id"]),
+        ("--resume", resume),
+    ):
         if given and path is None and len(folders) > 1:
-            raise CommandError(
-                f"--{name.replace('_', '-')} needs a folder: there are {len(folders)} here",
-                code=USAGE,
-            )
-    if resume == _FROM_JOURNAL:
-        resume = unfinished_push(folders[0])
-    return Wishes(**options, resume=resume, finalize=finalize)
+            raise CommandError(f"{name} needs a folder: there are {len(folders)} here", code=USAGE)
+    finalize = not options.pop("no_finalize")
+    known = True if resume == _KNOWN else resume
+    return {**options, "resume": known, "finalize": finalize}
 
 
-async def _one(session: Session, client: AsyncEvalsClient, folder: Path, wishes: Wishes) -> int:
-    delivery = await _attempt(session, client, folder, wishes)
+async def _one(
+    session: Session, client: AsyncEvalsClient, folder: Path, arguments: dict[str, Any]
+) -> int:
+    from prime_async_cli.commands.evals.delivery import deliver
+
+    delivery = await deliver(session, client, folder, arguments)
     if session.output.json and delivery.evaluation_id is not None:
         session.output.document(_as_json(delivery))
     elif delivery.receipt is not None:
@@ -159,14 +177,15 @@ async def _one(session: Session, client: AsyncEvalsClient, folder: Path, wishes:
 
 
 async def _several(
-    session: Session, client: AsyncEvalsClient, folders: list[Path], wishes: Wishes
+    session: Session, client: AsyncEvalsClient, folders: list[Path], arguments: dict[str, Any]
 ) -> int:
     """Push one folder after the other; a failure of one does not stop the next."""
+    from prime_async_cli.commands.evals.delivery import deliver
     from prime_async_cli.failures import explain
 
     deliveries = []
     for folder in folders:
-        delivery = await _attempt(session, client, folder, wishes)
+        delivery = await deliver(session, client, folder, arguments)
         deliveries.append(delivery)
         if delivery.receipt is not None and not session.output.json:
             _show(session, delivery)
@@ -184,20 +203,6 @@ async def _several(
         f"{len(failed)} of {len(folders)} pushes are not complete: {', '.join(failed)}",
         failed=failed,
     )
-
-
-async def _attempt(
-    session: Session, client: AsyncEvalsClient, folder: Path, wishes: Wishes
-) -> Delivery:
-    """Push one folder; what goes wrong is kept in what is returned."""
-    from prime_async_cli.commands.evals.delivery import Delivery, deliver, open_run
-
-    delivery = Delivery(folder)
-    try:
-        await deliver(session, client, open_run(folder, wishes), wishes, delivery)
-    except Exception as error:  # reported by the caller, beside the receipt
-        delivery.error = error
-    return delivery
 
 
 def _show(session: Session, delivery: Delivery) -> None:

@@ -25,6 +25,7 @@ _PUSHES = (
     Column("FROM", "source", drop=3),
     Column("TO", "base_url", drop=2),
     Column("MISSING", "undelivered", drop=1, right=True),
+    Column("STATE", "state"),
 )
 _RESULTS = (*_PUSHES[:3], Column("STATE", "state"))
 
@@ -53,8 +54,9 @@ async def sync(session: Session, only_list: bool) -> int:
         return 0
     total = sum(push.undelivered for push in await _pushes())
     async with session.evals() as client:
-        with progress(session.output, "delivering", total) as advance:
-            results = await client.sync_pushes(advance)
+        with progress(session.output, "delivering") as bar:
+            bar.begin("delivering", total)
+            results = await client.sync_pushes(bar.advance)
     if session.output.json:
         session.output.document({"results": [_result(each) for each in results]})
     else:
@@ -82,7 +84,8 @@ async def _list(session: Session) -> None:
     if session.output.json:
         session.output.document({"pushes": [_push(each) for each in pushes]})
     elif pushes:
-        session.output.table([_push(each) for each in pushes], _PUSHES)
+        rows = [{**_push(each), "state": _state_on_disk(each)} for each in pushes]
+        session.output.table(rows, _PUSHES)
     else:
         session.output.note("nothing is kept on this disk")
 
@@ -102,6 +105,14 @@ def _state(result: SyncResult) -> str:
     return "delivered" if result.problem is None else "not delivered"
 
 
+def _state_on_disk(push: InterruptedPush) -> str:
+    if push.fault is not None:
+        return push.fault
+    if push.running:
+        return "running"
+    return "the file changed" if push.changed else "waiting"
+
+
 def _push(push: InterruptedPush) -> dict[str, Any]:
     return {
         "push_id": push.push_id,
@@ -111,6 +122,8 @@ def _push(push: InterruptedPush) -> dict[str, Any]:
         "base_url": push.base_url,
         "undelivered": push.undelivered,
         "running": push.running,
+        "changed": push.changed,
+        "fault": push.fault,
     }
 
 
