@@ -28,6 +28,7 @@ _HINTS: tuple[tuple[type[errors.PrimeError], str], ...] = (
     (errors.LocalPlatformError, "`prime-async local logs` shows what the platform says"),
 )
 _LONGEST_REASON = 600
+_DISK_FULL = 507
 
 
 def explain_core(error: BaseException) -> Failure | None:
@@ -36,7 +37,7 @@ def explain_core(error: BaseException) -> Failure | None:
         return None
     failure = Failure(
         type(error).__name__,
-        error.message,
+        _message(error),
         why=_why(error),
         hint=error.hint or _hint(error),
         code=_code(error),
@@ -50,6 +51,14 @@ def explain_core(error: BaseException) -> Failure | None:
     return failure
 
 
+def _message(error: errors.PrimeError) -> str:
+    """The message without the request, which has a line of its own where it is known."""
+    if isinstance(error, errors.APIError) and error.url is not None:
+        request = f"HTTP {error.status} for {error.method} {error.url}: "
+        return error.message.removeprefix(request)
+    return error.message
+
+
 def _code(error: errors.PrimeError) -> int:
     """A bad argument is a usage error; a bad sample was found in a file, a refusal came back."""
     from_the_platform = getattr(error, "status", None) is not None
@@ -60,6 +69,8 @@ def _code(error: errors.PrimeError) -> int:
 
 
 def _hint(error: errors.PrimeError) -> str | None:
+    if getattr(error, "status", None) == _DISK_FULL:
+        return "make room on that disk, then run it again; a sandbox has --disk-size-gb"
     for kind, hint in _HINTS:
         if isinstance(error, kind):
             return hint
