@@ -28,6 +28,7 @@ _HINTS: tuple[tuple[type[errors.PrimeError], str], ...] = (
     (errors.LocalPlatformError, "`prime-async local logs` shows what the platform says"),
 )
 _LONGEST_REASON = 600
+_DISK_FULL = 507
 
 
 def explain_core(error: BaseException) -> Failure | None:
@@ -36,7 +37,11 @@ def explain_core(error: BaseException) -> Failure | None:
         return None
     failure = Failure(
         type(error).__name__,
+<<<<<<< HEAD
         _what(error),
+=======
+        _message(error),
+>>>>>>> sandboxes
         why=_why(error),
         hint=error.hint or _hint(error),
         code=_code(error),
@@ -50,6 +55,7 @@ def explain_core(error: BaseException) -> Failure | None:
     return failure
 
 
+<<<<<<< HEAD
 def _what(error: errors.PrimeError) -> str:
     """The message without the request, which stands under "where"."""
     message = error.message
@@ -62,6 +68,14 @@ def _what(error: errors.PrimeError) -> str:
             if rest and len(rest) < len(message):
                 return rest
     return message
+=======
+def _message(error: errors.PrimeError) -> str:
+    """The message without the request, which has a line of its own where it is known."""
+    if isinstance(error, errors.APIError) and error.url is not None:
+        request = f"HTTP {error.status} for {error.method} {error.url}: "
+        return error.message.removeprefix(request)
+    return error.message
+>>>>>>> sandboxes
 
 
 def _code(error: errors.PrimeError) -> int:
@@ -74,6 +88,8 @@ def _code(error: errors.PrimeError) -> int:
 
 
 def _hint(error: errors.PrimeError) -> str | None:
+    if getattr(error, "status", None) == _DISK_FULL:
+        return "make room on that disk, then run it again; a sandbox has --disk-size-gb"
     for kind, hint in _HINTS:
         if isinstance(error, kind):
             return hint

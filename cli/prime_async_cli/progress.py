@@ -13,8 +13,9 @@ from prime_async_cli.output import Output
 from prime_async_cli.text import harmless
 
 if TYPE_CHECKING:
-    from prime_async.sandboxes import TransferProgress
     from rich.progress import Progress
+
+    from prime_async.sandboxes import TransferProgress
 
 __all__ = ["Bar", "progress", "transfer_progress"]
 

@@ -252,9 +252,14 @@ def test_errors_name_what_is_wrong(
     assert missing.code == 1
     assert "sandbox files" in missing.err
     assert inside("sandbox", "upload", box.id, "nosuch", "/app/x").code == 1
+    folder = inside("sandbox", "exec", box.id, "--workdir", "/nosuch", "true")
+    assert folder.code == 1
+    assert folder.err.startswith(
+        "error: working_dir: No such file or directory\n  where: POST http"
+    )
     nobody = inside("sandbox", "exec", "nosuch", "true")
     assert nobody.code == 1
-    assert "sandbox list" in nobody.err
+    assert "sandbox list --all" in nobody.err
 
 
 def test_files_go_and_come(box: Sandbox, inside: Callable[..., Ran], tmp_path: Path) -> None:

@@ -129,7 +129,24 @@ async def test_a_lost_spawner_is_started_anew(isolating: BubblewrapRuntime) -> N
     await until(gone)
 
 
-async def test_a_hundred_starts_at_once_and_their_memory(isolating: BubblewrapRuntime) -> None:
+async def test_leaving_with_commands_running(store: Path, refusal: str) -> None:
+    """A server that ends in good order kills what only it could have listened to."""
+    if refusal:
+        pytest.skip(f"no isolation on this machine: {refusal}")
+    async with BubblewrapRuntime(store) as runtime:
+        box = await runtime.start(spec())
+        await box.exec(ExecSpec(("/bin/sleep", "300")))
+        log = store.parent / "log"
+        kept = await box.exec(ExecSpec(("/bin/sleep", "301"), log=log, survives=True))
+    assert process_start(kept.host_pid)
+    async with BubblewrapRuntime(store) as runtime:
+        again = await runtime.adopt(box.record)
+        assert again is not None
+        assert (await sh(again, "pgrep -a sleep")).stdout.count("sleep 30") == 1
+        await again.stop()
+
+
+async def test_many_starts_at_once_and_their_memory(isolating: BubblewrapRuntime) -> None:
     """All come up, each with its own files, and an idle one holds less than 1 MB."""
     boxes = []
 

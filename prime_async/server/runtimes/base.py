@@ -84,8 +84,10 @@ class BaseRuntime:
         self._tasks = Tasks()
         self._spawner: SpawnerClient | None = None
         self._cgroups: Cgroups | None = None
+        self._leaving = False
 
     async def __aenter__(self) -> Self:
+        self._leaving = False
         place = await to_thread.run_sync(self._prepare)
         self._spawner = SpawnerClient(
             place, on_exit=self._family.ended, on_lost=self._spawner_lost, on_ready=self._introduce
@@ -106,6 +108,7 @@ class BaseRuntime:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._leaving = True
         with anyio.CancelScope(shield=True):
             await self._tasks.close()
             for sandbox in list(self._sandboxes.values()):
@@ -273,7 +276,8 @@ class BaseRuntime:
     def _spawner_lost(self) -> None:
         """What it ran has no parent any more: nobody could tell how it ends, so it ends now."""
         strays = self._family.lost()
-        if strays and self._spawner is not None:
+        # A spawner that ends because the runtime is left has ended them itself.
+        if strays and not self._leaving:
             self._tasks.start(self._end_strays, strays)
 
     async def _end_strays(self, strays: list[int]) -> None:

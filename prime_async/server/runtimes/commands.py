@@ -91,6 +91,7 @@ class Command:
         spawner: its parent.
         pid: its number inside.
         host_pid: its number on the host.
+        survives: whether it goes on when the server dies.
     """
 
     def __init__(
@@ -99,9 +100,11 @@ class Command:
         *,
         pid: int,
         host_pid: int,
+        survives: bool = False,
     ) -> None:
         self.pid = pid
         self.host_pid = host_pid
+        self.survives = survives
         self.pty = False
         self.stdout = closed_output()
         self.stderr = closed_output()

@@ -38,10 +38,10 @@ class Family:
         on_end(command)
 
     def lost(self) -> list[int]:
-        """The spawner ended; return the numbers of what it left running."""
+        """The spawner ended; return the numbers of what it left running and nobody wants any more."""
         commands, self._commands = self._commands, {}
         self._early.clear()
         for command, on_end in commands.values():
             command.lost()
             on_end(command)
-        return list(commands)
+        return [pid for pid, (command, _) in commands.items() if not command.survives]

@@ -107,11 +107,11 @@ def remove_folder(folder: Path) -> None:
     """
     if not folder.exists():
         return
-    _run(_RM, "-rf", "--one-file-system", "--", str(folder))
+    _run(_RM, "-rf", "--", str(folder))
     if folder.exists():
         # Folders that their owner has closed to itself; root does not see them.
         _run(_CHMOD, "-R", "u+rwX", "--", str(folder))
-        _run(_RM, "-rf", "--one-file-system", "--", str(folder))
+        _run(_RM, "-rf", "--", str(folder))
     if folder.exists():
         raise OSError(39, f"the folder {folder} could not be removed")
 

@@ -149,15 +149,20 @@ class Sandbox:
         try:
             request = self._request(command, user)
             answer = await self._ask(request, tuple(pipes.theirs))
-            return self._begin(answer, pipes)
+            return self._begin(command, answer, pipes)
         except SpawnerError as error:
             raise await self._explained(error) from error
         finally:
             pipes.close()
 
-    def _begin(self, answer: Answer, pipes: Pipes) -> Command:
+    def _begin(self, spec: ExecSpec, answer: Answer, pipes: Pipes) -> Command:
         fields = answer.fields
-        command = Command(self._spawner, pid=fields["pid"], host_pid=fields["host_pid"])
+        command = Command(
+            self._spawner,
+            pid=fields["pid"],
+            host_pid=fields["host_pid"],
+            survives=spec.survives,
+        )
         if answer.descriptors:
             command.take_terminal(answer.descriptors[0])
         elif pipes.ours:
