@@ -37,11 +37,7 @@ def explain_core(error: BaseException) -> Failure | None:
         return None
     failure = Failure(
         type(error).__name__,
-<<<<<<< HEAD
         _what(error),
-=======
-        _message(error),
->>>>>>> sandboxes
         why=_why(error),
         hint=error.hint or _hint(error),
         code=_code(error),
@@ -55,7 +51,6 @@ def explain_core(error: BaseException) -> Failure | None:
     return failure
 
 
-<<<<<<< HEAD
 def _what(error: errors.PrimeError) -> str:
     """The message without the request, which stands under "where"."""
     message = error.message
@@ -68,14 +63,6 @@ def _what(error: errors.PrimeError) -> str:
             if rest and len(rest) < len(message):
                 return rest
     return message
-=======
-def _message(error: errors.PrimeError) -> str:
-    """The message without the request, which has a line of its own where it is known."""
-    if isinstance(error, errors.APIError) and error.url is not None:
-        request = f"HTTP {error.status} for {error.method} {error.url}: "
-        return error.message.removeprefix(request)
-    return error.message
->>>>>>> sandboxes
 
 
 def _code(error: errors.PrimeError) -> int:

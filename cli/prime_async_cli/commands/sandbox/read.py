@@ -6,7 +6,6 @@ import asyncclick
 
 from prime_async_cli import streams
 from prime_async_cli.command import command
-from prime_async_cli.commands.evals.follow import last_lines, new_text
 from prime_async_cli.commands.sandbox.rows import SANDBOXES, masked, sandbox_fields
 from prime_async_cli.options import Identifier, argument, output_option, page_options
 from prime_async_cli.session import Session, pass_session
@@ -121,32 +120,35 @@ async def logs(
     if follow and session.output.json:
         raise asyncclick.UsageError("--follow writes lines as they come, not one JSON document")
     async with session.sandboxes() as client:
-        text = await client.get_logs(sandbox_id)
-        shown = last_lines(text, tail)
+        if follow:
+            await _follow(session, client, sandbox_id, tail, poll_interval)
+            return
+        lines = (await client.get_logs(sandbox_id)).splitlines(keepends=True)
+        shown = "".join(lines[len(lines) - min(tail, len(lines)) :])
         if session.output.json:
             session.output.document({"sandbox_id": sandbox_id, "logs": shown})
-            return
-        _show(shown, follow=follow)
-        if follow:
-            await _follow(session, client, sandbox_id, text, poll_interval)
+        else:
+            _show(shown, follow=False)
 
 
 async def _follow(
-    session: Session, client: object, sandbox_id: str, text: str, pause: float
+    session: Session, client: object, sandbox_id: str, tail: int, pause: float
 ) -> None:
     from anyio import sleep
 
+    from prime_async.evals.hosted_logs import LogLines
     from prime_async.sandboxes import AsyncSandboxClient
     from prime_async.sandboxes.models import ENDED_STATUSES
 
     assert isinstance(client, AsyncSandboxClient)
+    lines = LogLines(tail)
     while not streams.reader_has_gone():
         # Status first: what is written between the two calls is then still fetched.
         status = (await client.get(sandbox_id)).status
-        now = await client.get_logs(sandbox_id)
-        _show(new_text(text, now), follow=True)
-        text = now
-        if status in ENDED_STATUSES:
+        ended = status in ENDED_STATUSES
+        fresh = lines.take(await client.get_logs(sandbox_id), ended=ended)
+        _show("".join(f"{line}\n" for line in fresh), follow=True)
+        if ended:
             session.output.note(f"sandbox {sandbox_id} ended: {status}")
             return
         await sleep(pause)
