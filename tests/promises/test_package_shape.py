@@ -155,7 +155,15 @@ def test_K3_the_sync_facade_is_what_the_generator_writes() -> None:
 def test_K3_nothing_behaves_on_its_own() -> None:
     """Generated modules import our own packages and typing only: no HTTP, no loop, no encoding."""
     assert len(_generated()) >= 3
-    allowed = {"__future__", "collections", "contextlib", "os", "pathlib", "prime_async", "prime_sync"}
+    allowed = {
+        "__future__",
+        "collections",
+        "contextlib",
+        "os",
+        "pathlib",
+        "prime_async",
+        "prime_sync",
+    }
     for path in _generated():
         assert _imported(path) <= allowed | {"types", "typing"}, path
 
