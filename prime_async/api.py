@@ -107,11 +107,17 @@ class AsyncAPIClient:
         Raises:
             UnauthorizedError: no key is configured; the message names both ways out.
             LocalPlatformError: the embedded platform does not start.
+            WrongLoopError: the client is in use on another loop that is still alive.
+            ConfigError: proxy or certificate variables are broken.
+            PrimeError: no event loop of asyncio is running.
         """
         if self._transport is None:
             async with self._connecting:
                 if self._transport is None:
                     self._transport = await self._make_transport()
+        # Here and not with the first request: a push makes that in a task of a group, from which
+        # an error would come out as a group.
+        await self._transport.open()
         return self._transport
 
     async def aclose(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import asyncclick
 
 from prime_async_cli.command import Entry, Group
-from prime_async_cli.driver import TERMINATED, Terminated, drive
+from prime_async_cli.driver import drive
 from prime_async_cli.pages import WIDTH
 from prime_async_cli.session import Session
 from prime_async_cli.streams import screen_width
@@ -37,6 +37,8 @@ ENTRIES = {
 }
 
 _HELP = """Evaluations, sandboxes, and the platform behind them, from the command line.
+
+New here: `prime-async demo` runs a real evaluation on this machine; it needs no account.
 
 Agents and scripts: use --output json; everything but the one document goes to standard error. Exit
 codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted; `sandbox exec` and `run` end with the
@@ -100,8 +102,8 @@ def main(arguments: Sequence[str]) -> int:
     instruction = os.environ.get(COMPLETION_VARIABLE)
     try:
         return drive(_complete(instruction) if instruction else run(arguments, session))
-    except Terminated:
-        return TERMINATED
+    except SystemExit as ended:  # SIGTERM: nobody is left to read a report
+        return int(ended.code or 0)
     except (KeyboardInterrupt, Exception) as error:
         from prime_async_cli.failures import report
 

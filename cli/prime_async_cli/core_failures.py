@@ -27,6 +27,10 @@ _HINTS: tuple[tuple[type[errors.PrimeError], str], ...] = (
     (errors.ServerError, "run it again; if it stays, report the request id"),
     (errors.LocalPlatformError, "`prime-async local logs` shows what the platform says"),
 )
+_NO_KEY = (
+    "set PRIME_API_KEY, or store one with `prime-async config set-api-key`; without an account: "
+    "`prime-async local start`"
+)
 _LONGEST_REASON = 600
 _DISK_FULL = 507
 
@@ -39,7 +43,7 @@ def explain_core(error: BaseException) -> Failure | None:
         type(error).__name__,
         _what(error),
         why=_why(error),
-        hint=error.hint or _hint(error),
+        hint=_hint(error),
         code=_code(error),
     )
     if isinstance(error, errors.APIError) and error.url is not None:
@@ -77,6 +81,10 @@ def _code(error: errors.PrimeError) -> int:
 def _hint(error: errors.PrimeError) -> str | None:
     if getattr(error, "status", None) == _DISK_FULL:
         return "make room on that disk, then run it again; a sandbox has --disk-size-gb"
+    if isinstance(error, errors.UnauthorizedError) and error.status is None:
+        return _NO_KEY
+    if error.hint:
+        return error.hint
     for kind, hint in _HINTS:
         if isinstance(error, kind):
             return hint

@@ -11,14 +11,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Generator
 from typing import Any
 
-__all__ = ["INTERRUPTED", "TERMINATED", "Terminated", "drive", "enter_loop"]
-
-INTERRUPTED = 130
-TERMINATED = 143
-
-
-class Terminated(BaseException):
-    """SIGTERM arrived and the command has cleaned up."""
+__all__ = ["drive", "enter_loop"]
 
 
 class _Pause:
@@ -38,7 +31,7 @@ def drive(coroutine: Coroutine[Any, Any, int]) -> int:
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the command was cancelled and has cleaned up.
-        Terminated: SIGTERM; likewise.
+        SystemExit: SIGTERM; likewise, with the code 143.
     """
     try:
         coroutine.send(None)
@@ -50,39 +43,13 @@ def drive(coroutine: Coroutine[Any, Any, int]) -> int:
 def _on_a_loop(coroutine: Coroutine[Any, Any, int]) -> int:
     import asyncio
 
-    terminated = False
+    from prime_async.signals import armed
 
-    async def watched() -> int:
-        nonlocal terminated
-        task = asyncio.current_task()
-        assert task is not None
-
-        def on_terminate() -> None:
-            nonlocal terminated
-            terminated = True
-            task.cancel()
-
-        _listen(asyncio.get_running_loop(), on_terminate)
+    async def rest() -> int:
         return await _resume(coroutine)
 
-    try:
-        with asyncio.Runner() as runner:
-            return runner.run(watched())
-    except asyncio.CancelledError:
-        if terminated:
-            raise Terminated from None
-        raise
-
-
-def _listen(loop: Any, on_terminate: Any) -> None:
-    import signal
-
-    try:
-        loop.add_signal_handler(signal.SIGTERM, on_terminate)
-    except (NotImplementedError, RuntimeError):
-        # Windows loops, and threads that are not the main one, know no signals: the default action
-        # stays.
-        return
+    with asyncio.Runner() as runner, armed():
+        return runner.run(rest())
 
 
 class _resume:  # noqa: N801 - reads as a verb at its one use

@@ -12,6 +12,7 @@ __all__ = [
     "ContextName",
     "Described",
     "Identifier",
+    "Number",
     "Text",
     "argument",
     "output_option",
@@ -53,6 +54,27 @@ class Identifier(ParamType[str]):
         if " " in text:
             self.fail(f"{text!r} is not an id: it holds a space", param, ctx)
         return text
+
+
+class Number(ParamType[int]):
+    """A whole number within bounds."""
+
+    name = "number"
+
+    def __init__(self, lowest: int, highest: int) -> None:
+        self.lowest = lowest
+        self.highest = highest
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> int:
+        text = str(value)
+        number = int(text) if text.isascii() and text.isdecimal() else self.lowest - 1
+        if not self.lowest <= number <= self.highest:
+            bounds = f"{self.lowest:,} to {self.highest:,}"
+            self.fail(f"{value!r} is not a whole number from {bounds}", param, ctx)
+        return number
+
+    def get_metavar(self, param: Parameter, ctx: Context) -> str:
+        return "N"
 
 
 class Text(ParamType[str]):
@@ -133,15 +155,15 @@ def page_options(limit: int, most: int) -> Decorator:
             "--limit",
             "--num",
             "limit",
-            type=asyncclick.IntRange(1, most),
+            type=Number(1, most),
             default=limit,
             show_default=True,
-            help="Rows of one page.",
+            help=f"Rows of one page, at most {most:,}.",
         )(function)
         return asyncclick.option(
             "-p",
             "--page",
-            type=asyncclick.IntRange(1, 10_000_000),
+            type=Number(1, 10_000_000),
             default=1,
             show_default=True,
             help="Which page, from 1.",

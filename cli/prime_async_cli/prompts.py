@@ -1,14 +1,12 @@
 """Questions to the person at the terminal; without one nothing waits, and the command says so.
 
-Questions go to standard error, so that standard output stays clean.
+Questions go to standard error, so that standard output stays clean. Ctrl-C and SIGTERM end them at
+once: a running loop alone would only note the signal and wait for Enter.
 """
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from prime_async_cli import streams
 from prime_async_cli.failures import USAGE, CommandError
@@ -34,7 +32,9 @@ def confirm(question: str, *, yes: bool) -> bool:
         raise CommandError(
             f"{question}: this needs --yes, because nobody can answer here", code=USAGE
         )
-    with _interruptible():
+    from prime_async.signals import armed
+
+    with armed(blocking=True):
         streams.write(f"{question}? [y/N] ", error=True)
         answer = sys.stdin.readline()
     if not answer:
@@ -48,7 +48,9 @@ def read_secret(label: str) -> str:
     Raises:
         CommandError: there is none.
     """
-    with _interruptible():
+    from prime_async.signals import armed
+
+    with armed(blocking=True):
         secret = _from_terminal(label) if streams.is_terminal(sys.stdin) else _from_stdin()
     if not secret.strip():
         raise CommandError(
@@ -69,17 +71,3 @@ def _from_terminal(label: str) -> str:
 
 def _from_stdin() -> str:
     return sys.stdin.readline(_LONGEST_SECRET) if sys.stdin is not None else ""
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end a question at once: a running loop would only note it and wait for Enter."""
-    before = signal.getsignal(signal.SIGINT)
-    if before in (signal.SIG_IGN, signal.default_int_handler, None):
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

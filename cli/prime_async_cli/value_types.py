@@ -82,10 +82,24 @@ class Amount(FloatRange):
         return amount
 
 
-class Seconds(Amount):
-    """A duration."""
+class Seconds(ParamType[float]):
+    """A duration within bounds; NaN and infinity are none."""
 
     name = "seconds"
+
+    def __init__(self, lowest: float, highest: float) -> None:
+        self.lowest = lowest
+        self.highest = highest
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> float:
+        try:
+            seconds = float(value)
+        except (TypeError, ValueError):
+            seconds = math.nan
+        if not self.lowest <= seconds <= self.highest:
+            bounds = f"{self.lowest:g} to {self.highest:g}"
+            self.fail(f"{value!r} is not a number of seconds from {bounds}", param, ctx)
+        return seconds
 
 
 class Variable(ParamType[tuple[str, str]]):

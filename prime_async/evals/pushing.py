@@ -25,7 +25,7 @@ from prime_async.evals.push import SAMPLE_RANGES, Progress, Push, Source
 from prime_async.evals.receipts import PushReceipt, ResumeToken, is_push_id
 from prime_async.evals.sources import Samples, open_source
 from prime_async.spool import Meta, Ranges
-from prime_async.transport import Transport, check_timeout, deadline, path_segment
+from prime_async.transport import Transport, check_timeout, deadline, path_segment, running_loop
 
 __all__ = ["LASTING", "Opened", "PushOptions", "push_opened", "push_samples", "stored_ranges"]
 
@@ -146,6 +146,7 @@ async def push_samples(
         options: how.
         keeper: told about every step; by default what fits the source.
     """
+    running_loop()  # a source needs it before anything is sent
     until = anyio.current_time() + options.timeout
     with deadline(options.timeout, f"preparing the push to {options.token.evaluation_id}"):
         encoder, skip = options.encoder(), Ranges()

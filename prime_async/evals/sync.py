@@ -4,6 +4,7 @@ interrupted.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,7 +231,7 @@ async def _push_file(
         raise SpoolError(
             f"{file} is gone or changed since its push was interrupted",
             path=writer.entry.path,
-            hint=f"push it again, or give up with: rm -r {writer.entry.path}",
+            hint=f"push it again, or give up with: rm -r {shlex.quote(str(writer.entry.path))}",
         )
     token = _token(writer.entry, state, meta)
     options = _options(meta, resume=str(token), progress=progress)

@@ -1,16 +1,17 @@
 """The only place that speaks HTTP: sessions, deadlines, retries, proxies, certificates, streams."""
 
+from prime_async.transport.addresses import path_segment
 from prime_async.transport.body import Body, BytesBody, StreamedBody
 from prime_async.transport.client import (
     DEFAULT_TIMEOUT,
     IDEMPOTENCY,
     WIRE_KEY,
     Transport,
-    path_segment,
 )
 from prime_async.transport.deadlines import check_timeout, deadline, time_left
 from prime_async.transport.policy import Replay, RetryBudget, RetryPolicy
 from prime_async.transport.responses import Response
+from prime_async.transport.sessions import running_loop
 from prime_async.transport.streams import StreamedResponse
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "check_timeout",
     "deadline",
     "path_segment",
+    "running_loop",
     "time_left",
 ]

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
-from urllib.parse import quote
 
 import aiohttp
 import anyio
@@ -21,8 +20,8 @@ from prime_async.errors import (
     APIError,
     APITimeoutError,
     ProtocolError,
-    UsageError,
 )
+from prime_async.transport.addresses import query_pairs
 from prime_async.transport.body import Body, BytesBody, StreamedBody, payload_of
 from prime_async.transport.deadlines import check_timeout
 from prime_async.transport.faults import Fault, classify
@@ -39,7 +38,7 @@ from prime_async.transport.responses import Response, error_from_response
 from prime_async.transport.sessions import CONNECTIONS, SessionPool
 from prime_async.transport.streams import StreamedResponse
 
-__all__ = ["DEFAULT_TIMEOUT", "IDEMPOTENCY", "WIRE_KEY", "Transport", "path_segment"]
+__all__ = ["DEFAULT_TIMEOUT", "IDEMPOTENCY", "WIRE_KEY", "Transport"]
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds a plain call may take in all, retries included."""
@@ -130,6 +129,16 @@ class Transport:
         """What the platform can do beyond the official wire; empty until its first answer."""
         return self._features or frozenset()
 
+    async def open(self) -> None:
+        """Be ready to send; no connection is made yet.
+
+        Raises:
+            PrimeError: no event loop of asyncio is running.
+            WrongLoopError: the transport is in use on another loop that is still alive.
+            ConfigError: proxy or certificate variables are broken.
+        """
+        await self._sessions.get()
+
     async def aclose(self) -> None:
         """Close the connections, which ends the calls under way. The transport opens new ones when
         it is used again.
@@ -154,7 +163,7 @@ class Transport:
         """Send one request and return its 2xx answer.
 
         Args:
-            path: below ``/api/v1``, with a leading slash; ids in it come from :func:`path_segment`.
+            path: below ``/api/v1``, with a leading slash; ids in it come from ``path_segment``.
             params: query; None values are left out, lists repeat the name.
             json: encoded by the table of values; `body` is for anything larger.
             timeout: seconds in all, retries included; None is the transport's default, ``math.inf``
@@ -248,7 +257,7 @@ class Transport:
             method=method,
             path=path,
             url=f"{self.base_url}{self._prefix}{path}",
-            params=_query(params),
+            params=query_pairs(params),
             headers=merged,
             body=None,
             safe=False,
@@ -481,30 +490,3 @@ def _refuse_compressed(raw: aiohttp.ClientResponse, call: _Call) -> None:
             url=call.url,
             hint="a proxy on the way compresses what it should pass on",
         )
-
-
-def path_segment(value: str, field: str) -> str:
-    """Make an id safe inside a path.
-
-    Raises:
-        UsageError: empty, not text, or a name that would leave its place (``.``, ``..``, with a
-            slash).
-    """
-    if not isinstance(value, str) or not value.strip():
-        raise UsageError(f"{field} is empty or not text", field=field)
-    if value in (".", "..") or "/" in value or "\\" in value:
-        raise UsageError(f"{field} {value!r} is not an id", field=field)
-    try:
-        return quote(value, safe="")
-    except UnicodeEncodeError as error:
-        raise UsageError(f"{field} {value!r} is not proper text", field=field) from error
-
-
-def _query(params: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    for name, value in (params or {}).items():
-        for item in value if isinstance(value, list | tuple) else [value]:
-            if item is not None:
-                text = str(item).lower() if isinstance(item, bool) else str(item)
-                pairs.append((name, text))
-    return pairs

@@ -20,7 +20,7 @@ import anyio.to_thread
 from prime_async.errors import PrimeError, WrongLoopError
 from prime_async.transport import network
 
-__all__ = ["CONNECTIONS", "CONNECT_TIMEOUT", "SessionPool"]
+__all__ = ["CONNECTIONS", "CONNECT_TIMEOUT", "SessionPool", "running_loop"]
 
 CONNECTIONS = 100
 """Connections a client holds at most by default; further requests wait for one."""
@@ -67,7 +67,7 @@ class SessionPool:
             WrongLoopError: the client is in use on another loop that is still alive.
             ConfigError: proxy or certificate variables are broken.
         """
-        loop = _running_loop()
+        loop = running_loop()
         if self._session is not None and self._loop is loop and self._pid == os.getpid():
             return self._session
         self._leave_old_loop(loop)
@@ -85,7 +85,8 @@ class SessionPool:
         Raises:
             WrongLoopError: the client is in use on another loop that is still alive.
         """
-        self._leave_old_loop(_running_loop())
+        if self._session is not None:
+            self._leave_old_loop(running_loop())
         self.closings += 1
         session, guard = self._session, self._guard
         if session is None:
@@ -236,7 +237,12 @@ def _in_child() -> None:
         pool._forget()
 
 
-def _running_loop() -> asyncio.AbstractEventLoop:
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running event loop.
+
+    Raises:
+        PrimeError: there is none, or it is not one of asyncio.
+    """
     try:
         return asyncio.get_running_loop()
     except RuntimeError as error:

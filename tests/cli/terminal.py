@@ -78,6 +78,11 @@ class Terminal:
     def signal(self, number: signal.Signals) -> None:
         os.killpg(self.process.pid, number)
 
+    @property
+    def echoes(self) -> bool:
+        """Whether the terminal shows what is typed."""
+        return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
+
     def end(self) -> int:
         """Read to the end and return the exit code."""
         self._read_until(lambda: self.process.poll() is not None, "it does not end")

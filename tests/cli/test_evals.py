@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -151,6 +152,16 @@ class TestAgainstThePlatform:
             terminal.wait_for(b"[y/N] ")
             terminal.type(b"\x03")
             assert terminal.end() == 130
+            assert "Traceback" not in terminal.text
+        assert get(inside, evaluation_id)["evaluation_id"] == evaluation_id
+
+    def test_sigterm_ends_a_question_under_the_loop(self, inside: Inside) -> None:
+        """The loop is held by the question: 143 all the same, and nothing is deleted."""
+        evaluation_id = create(inside)
+        with Terminal(("eval", "delete", evaluation_id)) as terminal:
+            terminal.wait_for(b"[y/N] ")
+            terminal.signal(signal.SIGTERM)
+            assert terminal.end() == 143
             assert "Traceback" not in terminal.text
         assert get(inside, evaluation_id)["evaluation_id"] == evaluation_id
 

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prime_async_cli.commands.evals.follow import last_lines as last_of_text
-from prime_async_cli.commands.evals.follow import new_text
 from prime_async_cli.documents import document, line
-from prime_async_cli.driver import Terminated, drive, enter_loop
+from prime_async_cli.driver import drive, enter_loop
 from prime_async_cli.tables import Column, cell, fitted_table, plain_table
 from prime_async_cli.tailing import added, last_lines
-from prime_async_cli.text import cell_width, harmless, pad, shorten, without_colour
+from prime_async_cli.text import as_drawn, cell_width, harmless, pad, shorten, without_colour
 
 COLUMNS = (
     Column("ID", "id", whole=True),
@@ -126,30 +124,11 @@ def test_documents_are_json_without_anything_a_terminal_obeys(value: object) -> 
     assert line(value).count("\n") == 1
 
 
-LINES = st.lists(st.sampled_from(["a\n", "b\n", "c\n"]), max_size=12)
-
-
-@given(LINES, LINES, st.integers(min_value=0, max_value=12))
-def test_new_text_of_a_log_that_loses_its_beginning(
-    before: list[str], more: list[str], lost: int
-) -> None:
-    """Nothing new is missed: what is shown is how the log ends."""
-    now = (before + more)[lost:]
-    shown = new_text("".join(before), "".join(now))
-    assert "".join(now).endswith(shown)
-    if lost <= len(before):
-        assert len(shown) <= 2 * len(more)
-
-
-def test_a_long_log_is_compared_in_one_pass() -> None:
-    """Twenty thousand lines and a window that moved: the official way takes seconds."""
-    import time
-
-    before = [f"line {n % 7}\n" for n in range(20_000)]
-    now = [*before[5_000:], "new\n"]
-    started = time.perf_counter()
-    assert new_text("".join(before), "".join(now)) == "new\n"
-    assert time.perf_counter() - started < 1.0
+def test_a_line_that_draws_itself_anew() -> None:
+    """A progress bar in a log: what a terminal shows in the end."""
+    assert as_drawn("10%\r55%\r100%\r") == "100%"
+    assert as_drawn("plain [x]") == "plain [x]"
+    assert as_drawn("\r\r") == as_drawn("") == ""
 
 
 def test_last_lines_of_a_file_read_blocks_from_its_end(tmp_path: Path) -> None:
@@ -161,7 +140,6 @@ def test_last_lines_of_a_file_read_blocks_from_its_end(tmp_path: Path) -> None:
         lines, position = last_lines(file, count)
         assert lines == (every[-count:] if count else [])
         assert position == file.stat().st_size
-    assert last_of_text("a\nb\nc", 2) == "b\nc"
 
 
 def test_added_lines_survive_a_rotation(tmp_path: Path) -> None:
@@ -191,7 +169,7 @@ def drive_until(signal_number: signal.Signals, cleaned: list[bool]) -> Callable[
 
 
 @pytest.mark.parametrize(
-    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
+    ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
 )
 def test_a_signal_cancels_the_command_and_lets_it_clean_up(
     number: signal.Signals, raised: type[BaseException]

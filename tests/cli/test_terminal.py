@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -96,6 +97,21 @@ def test_a_question_can_be_left(key: bytes) -> None:
         assert code == (130 if key == b"\x03" else 0)
         assert "Traceback" not in terminal.text
     assert "work" in run_command("config", "envs").out
+
+
+@pytest.mark.parametrize(
+    ("words", "question"),
+    [(("config", "delete", "work"), b"[y/N] "), (("config", "set-api-key"), b"(not shown): ")],
+    ids=["a question", "a secret"],
+)
+def test_sigterm_ends_a_question(words: tuple[str, ...], question: bytes) -> None:
+    """At once, with 143, and the terminal shows again what is typed."""
+    with Terminal(words) as terminal:
+        terminal.wait_for(question)
+        terminal.signal(signal.SIGTERM)
+        assert terminal.end() == 143
+        assert "Traceback" not in terminal.text
+        assert terminal.echoes
 
 
 def test_a_key_typed_at_the_prompt_is_not_shown() -> None:

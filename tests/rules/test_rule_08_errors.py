@@ -105,6 +105,19 @@ async def test_without_a_key_both_ways_out_are_named(
 
 
 @scenario(8)
+async def test_a_broken_setting_is_one_error_for_every_call(
+    surface: Surface, official: OfficialStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the variable; a push, which has many tasks, raises no group of errors."""
+    monkeypatch.setenv("HTTP_PROXY", "socks5://proxy.test:1080")
+    for call in (surface.get(EVALUATION), surface.push(EVALUATION, [{"example_id": 0}])):
+        outcome = await call
+        assert outcome.kind == "ConfigError"
+        assert "HTTP_PROXY" in outcome.said
+    assert official.requests == []
+
+
+@scenario(8)
 async def test_a_bad_argument_is_refused_before_any_request(
     surface: Surface, official: OfficialStub
 ) -> None:

@@ -43,9 +43,13 @@ async def test_a_client_belongs_to_one_loop(surface: Surface, elsewhere: Officia
     await client.get_evaluation(EVALUATION)
 
     def on_another_loop() -> None:
-        with pytest.raises(WrongLoopError, match="one client per loop") as caught:
-            asyncio.run(client.get_evaluation(EVALUATION))
-        assert isinstance(caught.value, RuntimeError)
+        for call in (
+            client.get_evaluation(EVALUATION),
+            client.push_samples(EVALUATION, [{"example_id": 0}]),
+        ):
+            with pytest.raises(WrongLoopError, match="one client per loop") as caught:
+                asyncio.run(call)  # type: ignore[arg-type]  # either of the two
+            assert isinstance(caught.value, RuntimeError)
 
     await asyncio.to_thread(on_another_loop)
     await client.get_evaluation(EVALUATION)

@@ -102,10 +102,11 @@ def _note(session: Session, delivery: Delivery, bar: Bar, error: Exception) -> N
         token = delivery.receipt.resume_token
         _next(session, delivery, f"go on with `{_again(delivery.path)} --resume {token}`")
     elif bar.done == bar.total:
-        close = f"close it with `prime-async eval finalize {delivery.evaluation_id}`"
+        evaluation_id = shlex.quote(delivery.evaluation_id)
+        close = f"close it with `prime-async eval finalize {evaluation_id}`"
         _next(session, delivery, f"all samples are stored: {close}")
     else:
-        into = f"{_again(delivery.path)} --eval-id {delivery.evaluation_id}"
+        into = f"{_again(delivery.path)} --eval-id {shlex.quote(delivery.evaluation_id)}"
         _next(session, delivery, f"go on with `{into}`")
 
 
@@ -117,7 +118,11 @@ def _speak_of_options(error: Exception) -> None:
         assert isinstance(error, PrimeError)
         error.hint = "add --env NAME, --run-id ID or --eval-id ID"
     elif isinstance(error, PrimeError) and error.hint:
-        error.hint = re.sub(r"evaluation_id='([^']*)'", r"--eval-id \1", error.hint)
+        error.hint = re.sub(r"evaluation_id='([^']*)'", _as_option, error.hint)
+
+
+def _as_option(named: re.Match[str]) -> str:
+    return f"--eval-id {shlex.quote(named[1])}"
 
 
 def _refused(delivery: Delivery, receipt: PushReceipt) -> CommandError:

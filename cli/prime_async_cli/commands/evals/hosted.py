@@ -10,7 +10,7 @@ import asyncclick
 from prime_async_cli import streams
 from prime_async_cli.command import command
 from prime_async_cli.failures import CommandError
-from prime_async_cli.options import Identifier, argument, output_option
+from prime_async_cli.options import Identifier, Number, argument, output_option
 from prime_async_cli.session import Session, pass_session
 from prime_async_cli.text import as_drawn, harmless, without_colour
 from prime_async_cli.value_types import Seconds
@@ -44,7 +44,7 @@ async def stop(session: Session, evaluation_id: str) -> None:
 @asyncclick.option(
     "-n",
     "--tail",
-    type=asyncclick.IntRange(0, 1_000_000),
+    type=Number(0, 1_000_000),
     default=1000,
     show_default=True,
     help="How many of the last lines to begin with.",
@@ -56,7 +56,7 @@ async def stop(session: Session, evaluation_id: str) -> None:
     "--poll-interval",
     type=Seconds(0.1, 3600),
     metavar="SECONDS",
-    help="Pause between two looks, with --follow. Default: 2 to 15, as lines come.",
+    help="Pause between two looks with --follow, 0.1 to 3600. Default: 2 to 15, as lines come.",
 )
 @output_option
 @pass_session

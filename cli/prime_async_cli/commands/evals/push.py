@@ -26,12 +26,12 @@ _KNOWN = "?"
 @command(
     "push",
     examples="""
-    prime-async eval push                                  # here, or each outputs/evals/*/*
+    prime-async eval push                         # here, or outputs/evals/*/*
     prime-async eval push outputs/evals/gsm8k--gpt-4o-mini/1a2b3c4d
     prime-async eval push samples.jsonl --env gsm8k --model gpt-4o-mini
-    prime-async eval push RUN --trim trajectory            # where a sample is too large
-    prime-async eval push RUN --resume                     # after an interruption of the push
-    prime-async eval push RUN --eval-id ID                 # after the run was resumed
+    prime-async eval push RUN --trim trajectory   # where a sample is too large
+    prime-async eval push RUN --resume            # the push was interrupted
+    prime-async eval push RUN --eval-id ID        # the run was resumed
     """,
 )
 @argument(

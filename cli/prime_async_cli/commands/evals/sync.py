@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,9 @@ def _show(session: Session, results: Sequence[SyncResult]) -> None:
     session.output.table(rows, _RESULTS)
     delivered = {each.push.evaluation_id for each in results if each.problem is None}
     for evaluation_id in sorted(delivered):
-        session.output.note(f"close it with: prime-async eval finalize {evaluation_id}")
+        session.output.note(
+            f"close it with: prime-async eval finalize {shlex.quote(evaluation_id)}"
+        )
 
 
 def _state(result: SyncResult) -> str:

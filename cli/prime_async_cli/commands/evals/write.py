@@ -19,7 +19,7 @@ __all__ = ["create", "delete", "finalize", "update"]
 
 _TEXTS = (
     ("--model", "model_name", "The model that was evaluated."),
-    ("--dataset", "dataset", "The dataset; also the environment when no --env is given."),
+    ("--dataset", "dataset", "The dataset."),
     ("--framework", "framework", "What ran it, such as verifiers."),
     ("--task-type", "task_type", "The kind of task."),
     ("--description", "description", "What it is about."),
@@ -45,7 +45,8 @@ def _description_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "create",
     examples="""
     prime-async eval create --name nightly --env gsm8k --model gpt-4o-mini
-    prime-async eval create --name nightly --dataset gsm8k --metadata '{"seed": 1}' -o json
+    prime-async eval create --name nightly --dataset gsm8k -o json
+    prime-async eval create --name n --env gsm8k --metadata '{"seed": 1}'
     """,
 )
 @asyncclick.option("--name", required=True, metavar="TEXT", help="The name of the evaluation.")
@@ -73,7 +74,8 @@ async def create(
 ) -> None:
     """Create an evaluation without samples.
 
-    It needs --env, --dataset or --run-id. JSON: the object as the platform sends it.
+    It needs --env, --run-id, or --dataset, which then counts as the environment. JSON: the object
+    as the platform sends it.
     """
     async with session.evals() as client:
         evaluation = await client.create_evaluation(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import asyncclick
 
 from prime_async_cli.command import command
-from prime_async_cli.options import output_option, yes_option
+from prime_async_cli.options import Number, output_option, yes_option
 from prime_async_cli.prompts import confirm
 from prime_async_cli.session import Session, pass_session
 
@@ -21,7 +21,7 @@ __all__ = ["start", "status", "stop"]
 @command("start")
 @asyncclick.option(
     "--port",
-    type=asyncclick.IntRange(1, 65535),
+    type=Number(1, 65535),
     help="Listen here. Default: the port of last time, at first a free one.",
 )
 @output_option

@@ -7,7 +7,7 @@ import asyncclick
 from prime_async_cli import streams
 from prime_async_cli.command import command
 from prime_async_cli.failures import CommandError
-from prime_async_cli.options import output_option
+from prime_async_cli.options import Number, output_option
 from prime_async_cli.session import Session, pass_session
 from prime_async_cli.tailing import added, last_lines
 from prime_async_cli.text import harmless
@@ -19,7 +19,7 @@ __all__ = ["logs"]
 @asyncclick.option(
     "-n",
     "--tail",
-    type=asyncclick.IntRange(0, 1_000_000),
+    type=Number(0, 1_000_000),
     default=100,
     show_default=True,
     help="How many of the last lines.",
