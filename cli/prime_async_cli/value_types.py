@@ -87,17 +87,19 @@ class Seconds(ParamType[float]):
 
     name = "seconds"
 
-    def __init__(self, lowest: float, highest: float) -> None:
+    def __init__(self, lowest: float, highest: float, *, min_open: bool = False) -> None:
         self.lowest = lowest
         self.highest = highest
+        self.min_open = min_open
 
     def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> float:
         try:
             seconds = float(value)
         except (TypeError, ValueError):
             seconds = math.nan
-        if not self.lowest <= seconds <= self.highest:
-            bounds = f"{self.lowest:g} to {self.highest:g}"
+        too_low = seconds <= self.lowest if self.min_open else seconds < self.lowest
+        if math.isnan(seconds) or too_low or seconds > self.highest:
+            bounds = f"{'above ' if self.min_open else ''}{self.lowest:g} to {self.highest:g}"
             self.fail(f"{value!r} is not a number of seconds from {bounds}", param, ctx)
         return seconds
 

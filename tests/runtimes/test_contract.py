@@ -365,6 +365,12 @@ async def test_time_ends_a_sandbox(runtime: BaseRuntime) -> None:
         await box.exec(ExecSpec(("/bin/true",)))
 
 
+async def test_a_sandbox_ends_in_time_without_any_server(runtime: BaseRuntime) -> None:
+    """Its first process sleeps no longer than it may live, and a minute."""
+    box = await runtime.start(spec(timeout_seconds=100.0))
+    assert b"sleep\x00160" in Path(f"/proc/{box.record.pid}/cmdline").read_bytes()
+
+
 async def test_idleness_ends_a_sandbox_that_does_nothing(runtime: BaseRuntime) -> None:
     """A running command keeps it; after its end the clock runs."""
     box = await runtime.start(spec(idle_seconds=1.0))

@@ -186,7 +186,10 @@ class BaseRuntime:
 
     def _group_name(self, spec: SandboxSpec) -> str:
         """Groups are the machine's: those of another server's folder must not be met."""
-        return f"{zlib.crc32(os.fsencode(self._folder)):08x}-{spec.id}"
+        return f"{self._mark()}-{spec.id}"
+
+    def _mark(self) -> str:
+        return f"{zlib.crc32(os.fsencode(self._folder)):08x}"
 
     def _state(
         self, spec: SandboxSpec, limits: Limits, folder: Path, group: Group | None, answer: Answer
@@ -291,7 +294,15 @@ class BaseRuntime:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         make_store(self._folder, self._identity())
-        return self._place()
+        place = self._place()
+        if self._cgroups is not None:
+            self._cgroups.sweep(self._is_wanted)
+        return place
+
+    def _is_wanted(self, group: str) -> bool:
+        """Whether a group is another folder's, or that of a sandbox that may still be adopted."""
+        ours, _, sandbox = group.partition("-")
+        return ours != self._mark() or (self._folder / sandbox).exists()
 
     def _files(self, root: Root, sandbox: list[Sandbox]) -> SandboxFiles:
         """The files of a sandbox that is about to exist."""

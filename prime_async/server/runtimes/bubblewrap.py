@@ -161,6 +161,7 @@ class BubblewrapRuntime(BaseRuntime):
             ),
             memory_bytes=limits.memory_bytes,
             many_ids=self.owner.many,
+            seconds=spec.timeout_seconds,
             mounts=tuple(self._reachable(mount) for mount in spec.mounts),
         )
 

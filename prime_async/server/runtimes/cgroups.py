@@ -8,7 +8,7 @@ server hold for its sandboxes too. All functions block; the kernel answers at on
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,9 +87,21 @@ class Cgroups(Protocol):
         """Put the spawner where it may let its children join groups."""
         ...
 
+    def sweep(self, wanted: Callable[[str], bool]) -> None:
+        """Remove empty groups of sandboxes that nobody wants any more."""
+        ...
+
     def close(self) -> None:
         """Remove our own group if it is empty."""
         ...
+
+
+def _sweep(bases: Iterable[Path], wanted: Callable[[str], bool]) -> None:
+    for base in bases:
+        for folder in base.iterdir() if base.is_dir() else ():
+            if folder.is_dir() and not wanted(folder.name):
+                with suppress(OSError):  # It is in use.
+                    folder.rmdir()
 
 
 def find_cgroups(identity: Identity) -> Cgroups | None:
@@ -256,6 +268,10 @@ class VersionOne:
         """How often something was killed for memory."""
         return _field(f"{group.folder('memory')}/memory.oom_control", "oom_kill")
 
+    def sweep(self, wanted: Callable[[str], bool]) -> None:
+        """Remove what is left of sandboxes that are gone."""
+        _sweep(self._bases.values(), wanted)
+
     def enroll(self, pid: int) -> None:
         """Version 1 does not ask where a process comes from."""
 
@@ -344,6 +360,10 @@ class VersionTwo:
     def out_of_memory(self, group: Group) -> int:
         """How often something was killed for memory."""
         return _field(f"{group.folder('')}/memory.events", "oom_kill")
+
+    def sweep(self, wanted: Callable[[str], bool]) -> None:
+        """Remove what is left of sandboxes that are gone."""
+        _sweep([self._base], wanted)
 
     def enroll(self, pid: int) -> None:
         """Move the spawner below our group: who moves a process must own the group above both."""

@@ -38,7 +38,7 @@ class Family:
         on_end(command)
 
     def lost(self) -> list[int]:
-        """The spawner ended; return the numbers of what it left running and nobody wants."""
+        """The spawner ended; return the numbers of what it left running that has to end too."""
         commands, self._commands = self._commands, {}
         self._early.clear()
         for command, on_end in commands.values():

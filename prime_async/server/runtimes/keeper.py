@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from prime_async.server.runtimes.layout import HostParts
 from prime_async.server.runtimes.protocol import Mount
 from prime_async.server.runtimes.skeleton import HOSTNAME
 
-__all__ = ["folder_source", "keeper_command", "staged"]
+__all__ = ["folder_source", "keeper_command", "life", "staged"]
 
 _SHM_SHARE = 2
+_GRACE_SECONDS = 60
+"""The watchdog comes first, and says why."""
 
 
 def staged(name: str) -> str:
@@ -29,6 +32,7 @@ def keeper_command(
     skeleton_source: str,
     memory_bytes: int,
     many_ids: bool,
+    seconds: float | None,
     mounts: tuple[Mount, ...] = (),
 ) -> list[str]:
     """Put it together.
@@ -40,6 +44,7 @@ def keeper_command(
             reached.
         memory_bytes: shared memory gets half of it.
         many_ids: whether the server maps the ids, instead of bubblewrap one.
+        seconds: its life time, None for no end.
         mounts: further folders.
     """
     command = [
@@ -58,9 +63,14 @@ def keeper_command(
     size = str(memory_bytes // _SHM_SHARE)
     command += ["--perms", "1777", "--size", size, "--tmpfs", "/dev/shm"]  # noqa: S108  # inside
     command += ["--remount-ro", "/dev", "--chdir", "/", "--clearenv"]
-    return [*command, "--", "sleep", "infinity"]
+    return [*command, "--", "sleep", life(seconds)]
 
 
 def folder_source(folder: Path, store: Path, *, root: bool) -> str:
     """Where the spawner reaches a folder below the folder of all sandboxes."""
     return staged("sandboxes") + f"/{folder.relative_to(store)}" if root else str(folder)
+
+
+def life(seconds: float | None) -> str:
+    """How long a keeper stays: a server that never comes back leaves nothing for ever behind."""
+    return "infinity" if seconds is None else str(math.ceil(seconds) + _GRACE_SECONDS)

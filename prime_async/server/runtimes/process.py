@@ -18,6 +18,7 @@ from anyio import to_thread
 from prime_async.server.runtimes.base import BaseRuntime
 from prime_async.server.runtimes.cgroups import Group, Usage
 from prime_async.server.runtimes.errors import CommandRefusedError
+from prime_async.server.runtimes.keeper import life
 from prime_async.server.runtimes.limits import command_rlimits
 from prime_async.server.runtimes.processes import read_table
 from prime_async.server.runtimes.protocol import Limits, RuntimeReport, SandboxSpec
@@ -112,7 +113,8 @@ class ProcessRuntime(BaseRuntime):
     async def _launch(
         self, spec: SandboxSpec, limits: Limits, folder: Path, group: Group | None
     ) -> Answer:
-        return await self.spawner.ask({"op": "launch", "sandbox": spec.id, "cgroups": []})
+        request = {"op": "launch", "sandbox": spec.id, "cgroups": []}
+        return await self.spawner.ask({**request, "life": life(spec.timeout_seconds)})
 
     async def _take(self, state: SandboxState) -> Sandbox:
         path = str(state.folder / "root")

@@ -360,6 +360,9 @@ class Sandbox:
     def _first_process_ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._pidfd)
         self.check_memory()
+        deadline = self.state.deadline
+        if deadline is not None and time.time() >= deadline:
+            self.finish(Ending.TIMEOUT, "its time was over")
         self.finish(Ending.KILLED, "its first process was killed from outside")
         self._gone.set()
 
@@ -397,12 +400,17 @@ class Sandbox:
 
 
 async def _remove_group(group: Group) -> None:
-    """A group is held by its last process until that has been collected, a moment later."""
-    for _ in range(100):
-        if await to_thread.run_sync(group.remove):
+    """A group is held by its last process until that is quite gone: a moment, or longer on a busy
+    machine."""
+    pause, waited = 0.002, 0.0
+    while not await to_thread.run_sync(group.remove):
+        if waited > _GONE_SECONDS:
+            # The next server that starts here sweeps it up.
+            log_event(logging.ERROR, "group_not_removed", folders=dict(group.folders))
             return
-        await anyio.sleep(0.01)
-    log_event(logging.ERROR, "group_not_removed", folders=dict(group.folders))
+        await anyio.sleep(pause)
+        waited += pause
+        pause = min(2 * pause, 0.25)
 
 
 def _check(command: ExecSpec) -> None:

@@ -11,7 +11,7 @@ speaks the same set over TLS, without descriptors.
 | hello | version, uid, gid, binds | pid, version |
 | start | sandbox, argv, cgroups, listen, map (event *mapping* first) | pid, start_time, socket |
 | mapped, abort | of (id of the start) | none |
-| launch | sandbox, cgroups | pid, start_time: a keeper without isolation |
+| launch | sandbox, cgroups, life | pid, start_time: a keeper without isolation |
 | adopt | sandbox, pid, start_time, cgroups, isolated | alive |
 | forget | sandbox | none |
 | exec | sandbox, argv, env, cwd, uid, gid, groups, rlimits, pty, survives | pid, host_pid, master |

@@ -134,7 +134,7 @@ class Service:
 
     def _do_launch(self, request: Message, _: list[int]) -> None:
         pending = Pending(self._loop, partial(self._launched, request))
-        argv = ["/bin/sleep", "infinity"]
+        argv = ["/bin/sleep", request["life"]]
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         pid = pending.fork(
             lambda report: children.become_keeper(report, argv, [null], request["cgroups"])
