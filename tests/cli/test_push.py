@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from prime_async.config import ConfigStore
 from tests.cli.harness import COMMAND, Ran, run_command
 from tests.cli.runs import make_run, real_run, rows_of
 from tests.cli.terminal import Terminal
@@ -319,6 +321,47 @@ def test_a_failed_push_says_what_is_left_in_words(
     assert "not delivered" in ran.err
     assert "the account is closed" in ran.err
     assert "is not complete; go on with `prime-async eval push" in ran.err
+
+
+def test_the_command_that_goes_on_keeps_what_was_said(
+    stub: Stub, inside: Inside, big_run: Path, home: Path
+) -> None:
+    """Options and context that still count stand in it, quoted for a shell."""
+    ConfigStore().save_context("work", {"api_key": "k" * 20, "base_url": stub.url})
+    scripted = Scripted(stub, takes=2)
+    said = ("--context", "work", "--trim", "a b", "--skip", "--metrics", '{"score": 1}')
+    ran = inside("eval", "push", str(big_run), *said, "-o", "json")
+    hint = json.loads(ran.err.splitlines()[-1])["error"]["hint"]
+    command = hint.partition("`")[2].partition("`")[0]
+    scripted.takes = 100
+    words = shlex.split(command)
+    assert words[:3] == ["prime-async", "--context", "work"]
+    assert words[6:11] == ["--trim", "a b", "--skip", "--metrics", '{"score": 1}']
+    again = inside(*words[1:], "-o", "json")
+    assert again.code == 0, again
+    (closing,) = stub.seen("POST", ".*/finalize")
+    assert closing.json() == {"metrics": {"score": 1}}
+
+
+def test_all_is_stored_and_only_the_closing_failed(
+    stub: Stub, inside: Inside, big_run: Path
+) -> None:
+    """Then that is all there is to do."""
+    Scripted(stub, takes=100)
+    stub.route("POST", "/api/v1/evaluations/ev1/finalize", Answer(500))
+    ran = inside("eval", "push", str(big_run))
+    assert ran.code == 1
+    assert "all samples are stored: close it with `prime-async eval finalize ev1`" in ran.err
+
+
+def test_a_refusal_of_the_whole_push_says_where_to_go_on(
+    stub: Stub, inside: Inside, big_run: Path
+) -> None:
+    """Nothing is stored and there is no token: the evaluation is named in the command."""
+    Scripted(stub, takes=0)
+    ran = inside("eval", "push", str(big_run))
+    assert ran.code == 1
+    assert f"prime-async eval push {big_run} --eval-id ev1`" in ran.err
 
 
 def test_samples_the_platform_refuses_are_named(stub: Stub, inside: Inside, tmp_path: Path) -> None:

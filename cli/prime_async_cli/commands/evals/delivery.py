@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -61,19 +62,20 @@ async def deliver(
 ) -> Delivery:
     """Push one folder; what goes wrong is kept in what is returned."""
     delivery = Delivery(path)
+    again = _Again(session, path, arguments)
     with progress(session.output) as bar:
 
         def known(evaluation_id: str, samples: int) -> None:
             delivery.evaluation_id = evaluation_id
             bar.begin(f"pushing {path}", samples)
-            _next(session, delivery, f"go on with `{_again(path)} --resume`")
+            _next(session, delivery, f"go on with `{again.push('--resume')}`")
 
         try:
             delivery.pushed = await client.push_run(
                 path, progress_callback=bar.advance, on_evaluation=known, **arguments
             )
         except Exception as error:  # reported by the caller, beside the receipt
-            _note(session, delivery, bar, error)
+            _note(session, delivery, bar, again, error)
         else:
             delivery.receipt = delivery.pushed.receipt
             session.next_step = None
@@ -82,8 +84,30 @@ async def deliver(
     return delivery
 
 
-def _again(path: Path) -> str:
-    return f"prime-async eval push {shlex.quote(str(path))}"
+class _Again:
+    """Writes the command lines that go on, with the options that still count."""
+
+    def __init__(self, session: Session, path: Path, arguments: Mapping[str, Any]) -> None:
+        context = session.context
+        self._program = ["prime-async", *(("--context", context) if context else ())]
+        self._push = [*self._program, "eval", "push", str(path)]
+        for name in arguments["trim"]:
+            self._push += ["--trim", name]
+        if arguments["skip_oversized"]:
+            self._push += ["--skip"]
+        if not arguments["finalize"]:
+            self._push += ["--no-finalize"]
+        self._metrics: list[str] = []
+        if arguments["metrics"] is not None:
+            self._metrics = ["--metrics", json.dumps(arguments["metrics"])]
+
+    def push(self, *more: str) -> str:
+        """Return the push, with more words."""
+        return shlex.join([*self._push, *self._metrics, *more])
+
+    def finalize(self, evaluation_id: str) -> str:
+        """Return what closes the evaluation."""
+        return shlex.join([*self._program, "eval", "finalize", evaluation_id, *self._metrics])
 
 
 def _next(session: Session, delivery: Delivery, what: str) -> None:
@@ -92,21 +116,20 @@ def _next(session: Session, delivery: Delivery, what: str) -> None:
     session.next_step = f"evaluation {delivery.evaluation_id} is not complete; {what}"
 
 
-def _note(session: Session, delivery: Delivery, bar: Bar, error: Exception) -> None:
+def _note(session: Session, delivery: Delivery, bar: Bar, again: _Again, error: Exception) -> None:
     delivery.error = error
     if isinstance(error, PartialPushError):
         delivery.receipt = error.receipt
+    token = delivery.receipt.resume_token if delivery.receipt is not None else None
     if delivery.evaluation_id is None:
         _speak_of_options(error)
-    elif delivery.receipt is not None and delivery.receipt.resume_token:
-        token = delivery.receipt.resume_token
-        _next(session, delivery, f"go on with `{_again(delivery.path)} --resume {token}`")
+    elif token is not None:
+        _next(session, delivery, f"go on with `{again.push('--resume', token)}`")
     elif bar.done == bar.total:
-        evaluation_id = shlex.quote(delivery.evaluation_id)
-        close = f"close it with `prime-async eval finalize {evaluation_id}`"
+        close = f"close it with `{again.finalize(delivery.evaluation_id)}`"
         _next(session, delivery, f"all samples are stored: {close}")
     else:
-        into = f"{_again(delivery.path)} --eval-id {shlex.quote(delivery.evaluation_id)}"
+        into = again.push("--eval-id", delivery.evaluation_id)
         _next(session, delivery, f"go on with `{into}`")
 
 
