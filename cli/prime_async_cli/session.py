@@ -34,6 +34,10 @@ class Session:
         self.next_step: str | None = None
         self.facts: dict[str, Any] = {}
 
+    def program(self) -> list[str]:
+        """Return the words that a command line to be pasted begins with."""
+        return ["prime-async", *(("--context", self.context) if self.context else ())]
+
     def settings(self) -> Settings:
         """Read the configuration that holds for this command.
 

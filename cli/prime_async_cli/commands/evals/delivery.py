@@ -88,8 +88,7 @@ class _Again:
     """Writes the command lines that go on, with the options that still count."""
 
     def __init__(self, session: Session, path: Path, arguments: Mapping[str, Any]) -> None:
-        context = session.context
-        self._program = ["prime-async", *(("--context", context) if context else ())]
+        self._program = session.program()
         self._push = [*self._program, "eval", "push", str(path)]
         for name in arguments["trim"]:
             self._push += ["--trim", name]

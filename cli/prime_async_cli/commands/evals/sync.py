@@ -99,9 +99,8 @@ def _show(session: Session, results: Sequence[SyncResult]) -> None:
     session.output.table(rows, _RESULTS)
     delivered = {each.push.evaluation_id for each in results if each.problem is None}
     for evaluation_id in sorted(delivered):
-        session.output.note(
-            f"close it with: prime-async eval finalize {shlex.quote(evaluation_id)}"
-        )
+        close = shlex.join([*session.program(), "eval", "finalize", evaluation_id])
+        session.output.note(f"close it with: {close}")
 
 
 def _state(result: SyncResult) -> str:
