@@ -113,7 +113,7 @@ async def _interrupt_a_command(stub: OfficialStub, stuck: asyncio.Event, path: P
     assert (ended.code, ended.out) == (130, "")
     what, then = ended.err.splitlines()
     assert what == "error: interrupted"
-    assert f"go on with `prime-async eval push {path} --resume" in then
+    assert f"go on with `prime-async eval push {path} --no-finalize --resume`" in then
 
 
 INTERRUPT = {
