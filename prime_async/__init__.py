@@ -33,10 +33,19 @@ if TYPE_CHECKING:
         BadRequestError as BadRequestError,
     )
     from prime_async.errors import (
+        BatchStatusUnsupportedError as BatchStatusUnsupportedError,
+    )
+    from prime_async.errors import (
+        CommandTimeoutError as CommandTimeoutError,
+    )
+    from prime_async.errors import (
         ConfigError as ConfigError,
     )
     from prime_async.errors import (
         ConflictError as ConflictError,
+    )
+    from prime_async.errors import (
+        DownloadTimeoutError as DownloadTimeoutError,
     )
     from prime_async.errors import (
         EnvironmentNotFoundError as EnvironmentNotFoundError,
@@ -87,6 +96,30 @@ if TYPE_CHECKING:
         RateLimitError as RateLimitError,
     )
     from prime_async.errors import (
+        SandboxBulkWaitError as SandboxBulkWaitError,
+    )
+    from prime_async.errors import (
+        SandboxFileNotFoundError as SandboxFileNotFoundError,
+    )
+    from prime_async.errors import (
+        SandboxFileTooLargeError as SandboxFileTooLargeError,
+    )
+    from prime_async.errors import (
+        SandboxImagePullError as SandboxImagePullError,
+    )
+    from prime_async.errors import (
+        SandboxNotFoundError as SandboxNotFoundError,
+    )
+    from prime_async.errors import (
+        SandboxNotRunningError as SandboxNotRunningError,
+    )
+    from prime_async.errors import (
+        SandboxOOMError as SandboxOOMError,
+    )
+    from prime_async.errors import (
+        SandboxTimeoutError as SandboxTimeoutError,
+    )
+    from prime_async.errors import (
         ServerError as ServerError,
     )
     from prime_async.errors import (
@@ -97,6 +130,9 @@ if TYPE_CHECKING:
     )
     from prime_async.errors import (
         UnauthorizedError as UnauthorizedError,
+    )
+    from prime_async.errors import (
+        UploadTimeoutError as UploadTimeoutError,
     )
     from prime_async.errors import (
         UsageError as UsageError,
@@ -173,6 +209,96 @@ if TYPE_CHECKING:
     from prime_async.models import (
         Record as Record,
     )
+    from prime_async.sandboxes.client import (
+        AsyncSandboxClient as AsyncSandboxClient,
+    )
+    from prime_async.sandboxes.command_stream import (
+        AsyncCommandStream as AsyncCommandStream,
+    )
+    from prime_async.sandboxes.commands import (
+        PartialOutput as PartialOutput,
+    )
+    from prime_async.sandboxes.commands import (
+        partial_output as partial_output,
+    )
+    from prime_async.sandboxes.control import (
+        AsyncSandboxControl as AsyncSandboxControl,
+    )
+    from prime_async.sandboxes.execution import (
+        AsyncSandboxCommands as AsyncSandboxCommands,
+    )
+    from prime_async.sandboxes.models import (
+        BatchSandboxStatusResponse as BatchSandboxStatusResponse,
+    )
+    from prime_async.sandboxes.models import (
+        BulkDeleteSandboxResponse as BulkDeleteSandboxResponse,
+    )
+    from prime_async.sandboxes.models import (
+        CommandResponse as CommandResponse,
+    )
+    from prime_async.sandboxes.models import (
+        EgressPolicyStatus as EgressPolicyStatus,
+    )
+    from prime_async.sandboxes.models import (
+        ErrorContext as ErrorContext,
+    )
+    from prime_async.sandboxes.models import (
+        FileInfo as FileInfo,
+    )
+    from prime_async.sandboxes.models import (
+        FileUploadResponse as FileUploadResponse,
+    )
+    from prime_async.sandboxes.models import (
+        ReadFileResponse as ReadFileResponse,
+    )
+    from prime_async.sandboxes.models import (
+        Sandbox as Sandbox,
+    )
+    from prime_async.sandboxes.models import (
+        SandboxEgressPolicy as SandboxEgressPolicy,
+    )
+    from prime_async.sandboxes.models import (
+        SandboxListResponse as SandboxListResponse,
+    )
+    from prime_async.sandboxes.models import (
+        SandboxStatus as SandboxStatus,
+    )
+    from prime_async.sandboxes.models import (
+        SandboxStatusLookupError as SandboxStatusLookupError,
+    )
+    from prime_async.sandboxes.models import (
+        SandboxStatusSnapshot as SandboxStatusSnapshot,
+    )
+    from prime_async.sandboxes.output import (
+        OutputLine as OutputLine,
+    )
+    from prime_async.sandboxes.pace import (
+        TransferProgress as TransferProgress,
+    )
+    from prime_async.sandboxes.processes import (
+        AsyncProcessStream as AsyncProcessStream,
+    )
+    from prime_async.sandboxes.processes import (
+        AsyncSandboxProcess as AsyncSandboxProcess,
+    )
+    from prime_async.sandboxes.requests import (
+        CreateSandboxRequest as CreateSandboxRequest,
+    )
+    from prime_async.sandboxes.requests import (
+        StartCommand as StartCommand,
+    )
+    from prime_async.sandboxes.requests import (
+        VolumeMount as VolumeMount,
+    )
+    from prime_async.sandboxes.storage import (
+        AsyncSandboxFiles as AsyncSandboxFiles,
+    )
+    from prime_async.sandboxes.treerules import (
+        SkippedEntry as SkippedEntry,
+    )
+    from prime_async.sandboxes.treerules import (
+        TreeTransfer as TreeTransfer,
+    )
     from prime_async.transport import (
         RetryPolicy as RetryPolicy,
     )
@@ -182,16 +308,34 @@ __all__ = [
     "APIError",
     "APITimeoutError",
     "AsyncAPIClient",
+    "AsyncCommandStream",
     "AsyncEvalsClient",
+    "AsyncProcessStream",
+    "AsyncSandboxClient",
+    "AsyncSandboxCommands",
+    "AsyncSandboxControl",
+    "AsyncSandboxFiles",
+    "AsyncSandboxProcess",
     "BadRequestError",
+    "BatchSandboxStatusResponse",
+    "BatchStatusUnsupportedError",
+    "BulkDeleteSandboxResponse",
+    "CommandResponse",
+    "CommandTimeoutError",
     "ConfigError",
     "ConflictError",
+    "CreateSandboxRequest",
+    "DownloadTimeoutError",
+    "EgressPolicyStatus",
     "EnvironmentNotFoundError",
+    "ErrorContext",
     "EvalsAPIError",
     "Evaluation",
     "EvaluationList",
     "EvaluationNotFoundError",
     "FileCheck",
+    "FileInfo",
+    "FileUploadResponse",
     "ForbiddenError",
     "HostedEvaluation",
     "InterruptedPush",
@@ -202,6 +346,8 @@ __all__ = [
     "NotFoundError",
     "OversizedLine",
     "OversizedSamplesError",
+    "OutputLine",
+    "PartialOutput",
     "PartialPushError",
     "PayloadTooLargeError",
     "PaymentRequiredError",
@@ -210,6 +356,7 @@ __all__ = [
     "PushReceipt",
     "PushedRun",
     "RateLimitError",
+    "ReadFileResponse",
     "Record",
     "RefusedSample",
     "ResolvedEnvironment",
@@ -217,16 +364,36 @@ __all__ = [
     "ResumeToken",
     "RetryPolicy",
     "SamplePage",
+    "Sandbox",
+    "SandboxBulkWaitError",
+    "SandboxEgressPolicy",
+    "SandboxFileNotFoundError",
+    "SandboxFileTooLargeError",
+    "SandboxImagePullError",
+    "SandboxListResponse",
+    "SandboxNotFoundError",
+    "SandboxNotRunningError",
+    "SandboxOOMError",
+    "SandboxStatus",
+    "SandboxStatusLookupError",
+    "SandboxStatusSnapshot",
+    "SandboxTimeoutError",
     "ServerError",
     "Settings",
+    "SkippedEntry",
     "SpoolError",
+    "StartCommand",
     "SyncResult",
     "TERMINAL_STATUSES",
+    "TransferProgress",
     "TransportError",
+    "TreeTransfer",
     "UnauthorizedError",
+    "UploadTimeoutError",
     "UsageError",
     "ValidationError",
     "ValueEncodingError",
+    "VolumeMount",
     "WrongLoopError",
     "__version__",
     "check_path",
@@ -234,6 +401,7 @@ __all__ = [
     "interrupted_pushes",
     "load_run",
     "load_settings",
+    "partial_output",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -243,16 +411,34 @@ __getattr__, __dir__ = lazy_exports(
         "APIError": "prime_async.errors",
         "APITimeoutError": "prime_async.errors",
         "AsyncAPIClient": "prime_async.api",
+        "AsyncCommandStream": "prime_async.sandboxes.command_stream",
         "AsyncEvalsClient": "prime_async.evals.client",
+        "AsyncProcessStream": "prime_async.sandboxes.processes",
+        "AsyncSandboxClient": "prime_async.sandboxes.client",
+        "AsyncSandboxCommands": "prime_async.sandboxes.execution",
+        "AsyncSandboxControl": "prime_async.sandboxes.control",
+        "AsyncSandboxFiles": "prime_async.sandboxes.storage",
+        "AsyncSandboxProcess": "prime_async.sandboxes.processes",
         "BadRequestError": "prime_async.errors",
+        "BatchSandboxStatusResponse": "prime_async.sandboxes.models",
+        "BatchStatusUnsupportedError": "prime_async.errors",
+        "BulkDeleteSandboxResponse": "prime_async.sandboxes.models",
+        "CommandResponse": "prime_async.sandboxes.models",
+        "CommandTimeoutError": "prime_async.errors",
         "ConfigError": "prime_async.errors",
         "ConflictError": "prime_async.errors",
+        "CreateSandboxRequest": "prime_async.sandboxes.requests",
+        "DownloadTimeoutError": "prime_async.errors",
+        "EgressPolicyStatus": "prime_async.sandboxes.models",
         "EnvironmentNotFoundError": "prime_async.errors",
+        "ErrorContext": "prime_async.sandboxes.models",
         "EvalsAPIError": "prime_async.errors",
         "Evaluation": "prime_async.evals.models",
         "EvaluationList": "prime_async.evals.models",
         "EvaluationNotFoundError": "prime_async.errors",
         "FileCheck": "prime_async.evals.files",
+        "FileInfo": "prime_async.sandboxes.models",
+        "FileUploadResponse": "prime_async.sandboxes.models",
         "ForbiddenError": "prime_async.errors",
         "HostedEvaluation": "prime_async.evals.models",
         "InterruptedPush": "prime_async.evals.sync",
@@ -263,6 +449,8 @@ __getattr__, __dir__ = lazy_exports(
         "NotFoundError": "prime_async.errors",
         "OversizedLine": "prime_async.evals.files",
         "OversizedSamplesError": "prime_async.errors",
+        "OutputLine": "prime_async.sandboxes.output",
+        "PartialOutput": "prime_async.sandboxes.commands",
         "PartialPushError": "prime_async.errors",
         "PayloadTooLargeError": "prime_async.errors",
         "PaymentRequiredError": "prime_async.errors",
@@ -271,6 +459,7 @@ __getattr__, __dir__ = lazy_exports(
         "PushReceipt": "prime_async.evals.receipts",
         "PushedRun": "prime_async.evals.runs",
         "RateLimitError": "prime_async.errors",
+        "ReadFileResponse": "prime_async.sandboxes.models",
         "Record": "prime_async.models",
         "RefusedSample": "prime_async.evals.receipts",
         "ResolvedEnvironment": "prime_async.evals.models",
@@ -278,16 +467,36 @@ __getattr__, __dir__ = lazy_exports(
         "ResumeToken": "prime_async.evals.receipts",
         "RetryPolicy": "prime_async.transport",
         "SamplePage": "prime_async.evals.models",
+        "Sandbox": "prime_async.sandboxes.models",
+        "SandboxBulkWaitError": "prime_async.errors",
+        "SandboxEgressPolicy": "prime_async.sandboxes.models",
+        "SandboxFileNotFoundError": "prime_async.errors",
+        "SandboxFileTooLargeError": "prime_async.errors",
+        "SandboxImagePullError": "prime_async.errors",
+        "SandboxListResponse": "prime_async.sandboxes.models",
+        "SandboxNotFoundError": "prime_async.errors",
+        "SandboxNotRunningError": "prime_async.errors",
+        "SandboxOOMError": "prime_async.errors",
+        "SandboxStatus": "prime_async.sandboxes.models",
+        "SandboxStatusLookupError": "prime_async.sandboxes.models",
+        "SandboxStatusSnapshot": "prime_async.sandboxes.models",
+        "SandboxTimeoutError": "prime_async.errors",
         "ServerError": "prime_async.errors",
         "Settings": "prime_async.config",
+        "SkippedEntry": "prime_async.sandboxes.treerules",
         "SpoolError": "prime_async.errors",
+        "StartCommand": "prime_async.sandboxes.requests",
         "SyncResult": "prime_async.evals.sync",
         "TERMINAL_STATUSES": "prime_async.evals.models",
+        "TransferProgress": "prime_async.sandboxes.pace",
         "TransportError": "prime_async.errors",
+        "TreeTransfer": "prime_async.sandboxes.treerules",
         "UnauthorizedError": "prime_async.errors",
+        "UploadTimeoutError": "prime_async.errors",
         "UsageError": "prime_async.errors",
         "ValidationError": "prime_async.errors",
         "ValueEncodingError": "prime_async.errors",
+        "VolumeMount": "prime_async.sandboxes.requests",
         "WrongLoopError": "prime_async.errors",
         "__version__": "prime_async._version",
         "check_path": "prime_async.evals.sources",
@@ -295,5 +504,6 @@ __getattr__, __dir__ = lazy_exports(
         "interrupted_pushes": "prime_async.evals.sync",
         "load_run": "prime_async.evals.verifiers",
         "load_settings": "prime_async.config",
+        "partial_output": "prime_async.sandboxes.commands",
     },
 )

@@ -7,6 +7,11 @@
     ├── WrongLoopError (RuntimeError)     a client used from a second, still running event loop
     ├── SpoolError (OSError)              .path: the local spool cannot be read or written
     ├── LocalPlatformError                the embedded platform cannot start, stop or answer
+    ├── SandboxNotRunningError (RuntimeError)   .sandbox_id .status .error_type .command
+    │   ├── SandboxOOMError, SandboxTimeoutError, SandboxImagePullError
+    ├── SandboxBulkWaitError (RuntimeError)   .failures .statuses: of a wait for many
+    ├── CommandTimeoutError (RuntimeError, TimeoutError)   .stdout .stderr .elapsed: what it wrote
+    ├── UploadTimeoutError, DownloadTimeoutError (RuntimeError, TimeoutError)   .file_path
     └── APIError                          .status .code .detail .request_id .ambiguous …
         ├── TransportError                no answer arrived
         │   ├── APIConnectionError            refused, reset, TLS, name resolution
@@ -16,6 +21,10 @@
         │   ForbiddenError 403, NotFoundError 404, MethodNotAllowedError 405,
         │   ConflictError 409, PayloadTooLargeError 413, ValidationError 422,
         │   RateLimitError 429, ServerError 5xx
+        ├── SandboxNotFoundError (NotFoundError)         .sandbox_id
+        ├── SandboxFileNotFoundError (NotFoundError)
+        ├── SandboxFileTooLargeError (PayloadTooLargeError)
+        ├── BatchStatusUnsupportedError   the platform cannot tell many statuses at once
         └── EvalsAPIError                 base of the evaluation errors
             ├── EnvironmentNotFoundError (NotFoundError)
             ├── EvaluationNotFoundError (NotFoundError)
@@ -43,8 +52,11 @@ __all__ = [
     "APIError",
     "APITimeoutError",
     "BadRequestError",
+    "BatchStatusUnsupportedError",
+    "CommandTimeoutError",
     "ConfigError",
     "ConflictError",
+    "DownloadTimeoutError",
     "EnvironmentNotFoundError",
     "EvalsAPIError",
     "EvaluationNotFoundError",
@@ -61,10 +73,19 @@ __all__ = [
     "PrimeError",
     "ProtocolError",
     "RateLimitError",
+    "SandboxBulkWaitError",
+    "SandboxFileNotFoundError",
+    "SandboxFileTooLargeError",
+    "SandboxImagePullError",
+    "SandboxNotFoundError",
+    "SandboxNotRunningError",
+    "SandboxOOMError",
+    "SandboxTimeoutError",
     "ServerError",
     "SpoolError",
     "TransportError",
     "UnauthorizedError",
+    "UploadTimeoutError",
     "UsageError",
     "ValidationError",
     "ValueEncodingError",
@@ -348,6 +369,176 @@ class PartialPushError(EvalsAPIError):
     def __init__(self, message: str, *, receipt: PushReceipt, **kwargs: Any) -> None:
         super().__init__(message, **kwargs)
         self.receipt = receipt
+
+
+class SandboxNotFoundError(NotFoundError):
+    """No sandbox has this id, or it belongs to another account or team.
+
+    Attributes:
+        sandbox_id: the id.
+    """
+
+    sandbox_id: str | None = None
+
+
+class SandboxFileNotFoundError(NotFoundError):
+    """There is no such file in the sandbox, or it is not a plain file."""
+
+
+class SandboxFileTooLargeError(PayloadTooLargeError):
+    """The file is too large to be read in one answer; download it, or read a window of it."""
+
+
+class BatchStatusUnsupportedError(APIError):
+    """The platform cannot tell the statuses of many sandboxes in one answer."""
+
+
+class SandboxNotRunningError(PrimeError, RuntimeError):
+    """The sandbox has ended, is ending, or cannot be reached.
+
+    Attributes:
+        sandbox_id: which one.
+        status: its status as far as it is known.
+        error_type: why it ended, such as ``OOM_KILLED`` or ``TIMEOUT``, or None.
+        command: the command that was running, or None.
+        stdout, stderr, elapsed: what that command had written, and after how many seconds.
+    """
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        status: str | None = None,
+        error_type: str | None = None,
+        command: str | None = None,
+        message: str | None = None,
+        *,
+        hint: str | None = None,
+    ) -> None:
+        reason = _REASONS.get(error_type or "", error_type)
+        what = f"sandbox {sandbox_id} is not running"
+        what += f" (status {status})" if status else ""
+        what += f": {reason}" if reason else ""
+        what += f"; {message}" if message else ""
+        what += f"; while running {command[:50]!r}" if command else ""
+        PrimeError.__init__(self, what, hint=hint)
+        self.sandbox_id = sandbox_id
+        self.status = status
+        self.error_type = error_type
+        self.command = command
+        self.stdout = ""
+        self.stderr = ""
+        self.elapsed: float | None = None
+
+
+_REASONS = {
+    "OOM_KILLED": "it ran out of memory",
+    "TIMEOUT": "its time was over",
+    "IMAGE_PULL_FAILED": "its image cannot be had",
+    "SANDBOX_NOT_FOUND": "it is gone",
+    "GATEWAY_REACHABILITY_TIMEOUT": "it was started but could not be reached in time",
+}
+
+
+class SandboxOOMError(SandboxNotRunningError):
+    """The sandbox ran out of memory."""
+
+
+class SandboxTimeoutError(SandboxNotRunningError):
+    """The sandbox reached its lifetime."""
+
+
+class SandboxImagePullError(SandboxNotRunningError):
+    """The sandbox's image does not exist or cannot be fetched."""
+
+
+class SandboxBulkWaitError(PrimeError, RuntimeError):
+    """Some of the sandboxes that were waited for cannot be used.
+
+    Attributes:
+        failures: the error of each of them, by id.
+        statuses: the others.
+    """
+
+    def __init__(self, failures: dict[str, PrimeError], statuses: dict[str, str]) -> None:
+        shown = [f"{name}: {error}" for name, error in list(failures.items())[:5]]
+        more = f"; and {len(failures) - 5} more" if len(failures) > 5 else ""
+        total = len(failures) + len(statuses)
+        PrimeError.__init__(
+            self,
+            f"{len(failures)} of {total} sandboxes are not ready: {'; '.join(shown)}{more}",
+        )
+        self.failures = failures
+        self.statuses = statuses
+
+
+class CommandTimeoutError(PrimeError, RuntimeError, TimeoutError):
+    """A command in a sandbox did not end in time; it was told to end.
+
+    Attributes:
+        sandbox_id, command, timeout: what ran where, and the seconds it had.
+        stdout, stderr: what it had written by then.
+        elapsed: seconds since it was started.
+    """
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        command: str,
+        timeout: float,
+        *,
+        stdout: str = "",
+        stderr: str = "",
+        elapsed: float | None = None,
+        hint: str | None = None,
+    ) -> None:
+        shown = command if len(command) <= 50 else f"{command[:50]}…"
+        PrimeError.__init__(
+            self,
+            f"command {shown!r} in sandbox {sandbox_id} timed out after {timeout:g} s",
+            hint=hint,
+        )
+        self.sandbox_id = sandbox_id
+        self.command = command
+        self.timeout = timeout
+        self.stdout = stdout
+        self.stderr = stderr
+        self.elapsed = timeout if elapsed is None else elapsed
+
+
+class _TransferTimeoutError(PrimeError, RuntimeError, TimeoutError):
+    _does = "the transfer of"
+
+    def __init__(
+        self, sandbox_id: str, file_path: str, timeout: float, *, hint: str | None = None
+    ) -> None:
+        PrimeError.__init__(
+            self,
+            f"{self._does} {file_path!r} in sandbox {sandbox_id} timed out after {timeout:g} s",
+            hint=hint,
+        )
+        self.sandbox_id = sandbox_id
+        self.file_path = file_path
+        self.timeout = timeout
+
+
+class UploadTimeoutError(_TransferTimeoutError):
+    """An upload to a sandbox did not end in time.
+
+    Attributes:
+        sandbox_id, file_path, timeout: where to, and the seconds it had.
+    """
+
+    _does = "the upload of"
+
+
+class DownloadTimeoutError(_TransferTimeoutError):
+    """A download from a sandbox did not end in time.
+
+    Attributes:
+        sandbox_id, file_path, timeout: where from, and the seconds it had.
+    """
+
+    _does = "the download of"
 
 
 _BY_STATUS: dict[int, type[APIError]] = {

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from prime_async import signals
 from prime_sync._frames import trimmed, unwrapped
 from prime_sync._loops import ROOT
 
@@ -40,17 +41,22 @@ class Scope(AbstractContextManager[Any]):
         self._mail = mail
         self._name: str = getattr(manager, "func", type(manager)).__qualname__
         self._failure: BaseException | None = None
+        self._armed: ExitStack
         self._owner: asyncio.Task[None]
         self._entered: asyncio.Future[Any]
         self._left: asyncio.Future[BaseException | None]
 
     def __enter__(self) -> Any:
-        try:
-            value = self._bridge.call(self._enter(), self._mail, self._name)
-            return value if self._wrap is None else self._wrap(value)
-        except BaseException as error:
-            error.__traceback__ = trimmed(error.__traceback__)
-            raise
+        # What is entered owns something elsewhere: SIGTERM unwinds the block, as Ctrl-C does.
+        with ExitStack() as stack:
+            stack.enter_context(signals.armed(blocking=True))
+            try:
+                value = self._bridge.call(self._enter(), self._mail, self._name)
+            except BaseException as error:
+                error.__traceback__ = trimmed(error.__traceback__)
+                raise
+            self._armed = stack.pop_all()
+        return value if self._wrap is None else self._wrap(value)
 
     def __exit__(
         self,
@@ -59,7 +65,8 @@ class Scope(AbstractContextManager[Any]):
         traceback: TracebackType | None,
     ) -> bool:
         try:
-            failure = self._bridge.call(self._leave(error), self._mail, self._name)
+            with self._armed, signals.deferred():
+                failure = self._bridge.call(self._leave(error), self._mail, self._name)
             if failure is None:
                 return error is not None  # the manager swallowed it
             if failure is not error:

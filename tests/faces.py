@@ -67,6 +67,9 @@ class _Awaited:
     def __repr__(self) -> str:
         return f"awaited {self._sync!r}"
 
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return _iterate(iter(self._sync))
+
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._sync.__enter__)
         return self

@@ -62,11 +62,11 @@ def platform_config(tmp_path: Path, **changes: Any) -> ServerConfig:
 
 @asynccontextmanager
 async def running_platform(
-    tmp_path: Path, *, clock: Any = None, **changes: Any
+    tmp_path: Path, *, clock: Any = None, runtime: Any = None, **changes: Any
 ) -> AsyncIterator[RunningPlatform]:
-    """Run a platform in this loop."""
+    """Run a platform in this loop; ``runtime`` makes the runtime of its sandboxes."""
     config = platform_config(tmp_path, **changes)
-    server = PlatformServer(config, clock=clock)
+    server = PlatformServer(config, clock=clock, runtime=runtime)
     listening = await server.start()
     try:
         yield RunningPlatform(config, listening, server)

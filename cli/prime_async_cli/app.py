@@ -24,6 +24,7 @@ _ACCOUNT = "Account"
 
 ENTRIES = {
     "eval": Entry("evals:group", "Create, push, read and manage evaluations.", _WORK),
+    "sandbox": Entry("sandbox:group", "Run commands in sandboxes, move files.", _WORK),
     "demo": Entry("demo:demo", "A real evaluation on this machine, start to end.", _HERE),
     "local": Entry("local:group", "Start, stop and watch the embedded platform.", _HERE),
     "completion": Entry("completion:completion", "Print the completion script of a shell.", _HERE),
@@ -35,12 +36,13 @@ ENTRIES = {
     ),
 }
 
-_HELP = """Evaluations, and the platform that stores them, from the command line.
+_HELP = """Evaluations, sandboxes, and the platform behind them, from the command line.
 
 New here: `prime-async demo` runs a real evaluation on this machine; it needs no account.
 
 Agents and scripts: use --output json; everything but the one document goes to standard error. Exit
-codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted.
+codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted; `sandbox exec` and `run` end with the
+code of their command.
 """
 
 
@@ -94,8 +96,9 @@ async def _complete(instruction: str) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Run the command line of this process; every error has been reported when this returns."""
     session = Session()
-    session.output.json = _asks_for_json(arguments)
-    session.output.plain = "--plain" in arguments
+    ours = _before_dashes(arguments)
+    session.output.json = _asks_for_json(ours)
+    session.output.plain = "--plain" in ours
     instruction = os.environ.get(COMPLETION_VARIABLE)
     try:
         return drive(_complete(instruction) if instruction else run(arguments, session))
@@ -107,11 +110,14 @@ def main(arguments: Sequence[str]) -> int:
         return report(error, session)
 
 
-def _asks_for_json(arguments: Sequence[str]) -> bool:
-    """Guess the output mode before parsing, for errors of the parsing itself."""
+def _before_dashes(arguments: Sequence[str]) -> list[str]:
+    """Return what may be options of ours: behind ``--`` stands a command for somewhere else."""
     words = list(arguments)
-    if "--" in words:
-        words = words[: words.index("--")]
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _asks_for_json(words: Sequence[str]) -> bool:
+    """Guess the output mode before parsing, for errors of the parsing itself."""
     followed = any(
         word == "json" and words[place] in ("-o", "--output")
         for place, word in enumerate(words[1:])

@@ -12,6 +12,9 @@ __all__ = ["explain_core"]
 
 _HINTS: tuple[tuple[type[errors.PrimeError], str], ...] = (
     (errors.EvaluationNotFoundError, "`prime-async eval list` shows the ids"),
+    (errors.SandboxNotFoundError, "`prime-async sandbox list` shows the ids"),
+    (errors.SandboxFileNotFoundError, "`prime-async sandbox files ID FOLDER` shows what is there"),
+    (errors.SandboxNotRunningError, "`prime-async sandbox list --all` shows what became of it"),
     (
         errors.UnauthorizedError,
         "`prime-async config view` shows which key is used and where it is from",
@@ -35,6 +38,7 @@ _NO_KEY = (
     "`prime-async local start`"
 )
 _LONGEST_REASON = 600
+_DISK_FULL = 507
 
 
 def explain_core(error: BaseException) -> Failure | None:
@@ -81,6 +85,8 @@ def _code(error: errors.PrimeError) -> int:
 
 
 def _hint(error: errors.PrimeError) -> str | None:
+    if getattr(error, "status", None) == _DISK_FULL:
+        return "make room on that disk, then run it again; a sandbox has --disk-size-gb"
     if isinstance(error, errors.UnauthorizedError) and error.status is None:
         return _NO_KEY
     if error.hint:
@@ -130,7 +136,17 @@ def _bounded(text: str) -> str:
 
 
 def _details(error: errors.PrimeError) -> dict[str, Any]:
-    names = ("status", "code", "request_id", "retry_after", "field", "index", "line", "column")
+    names: tuple[str, ...] = (
+        "status",
+        "code",
+        "request_id",
+        "retry_after",
+        "field",
+        "index",
+        "line",
+        "column",
+    )
+    names += ("sandbox_id", "error_type")
     details = {name: getattr(error, name, None) for name in names}
     if isinstance(error, errors.ValidationError) and error.errors:
         details["errors"] = error.errors

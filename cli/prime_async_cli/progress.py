@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 from prime_async_cli import streams
 from prime_async_cli.output import Output
+from prime_async_cli.text import harmless
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["Bar", "progress"]
+    from prime_async.sandboxes import TransferProgress
+
+__all__ = ["Bar", "progress", "transfer_progress"]
 
 
 class Bar:
@@ -55,12 +58,34 @@ class Bar:
 @contextmanager
 def progress(output: Output) -> Iterator[Bar]:
     """Give a bar that is drawn from ``Bar.begin`` to the end of the block."""
-    welcome = not (output.json or output.plain or os.environ.get("TERM") == "dumb")
-    bar = Bar(_drawing if welcome and streams.is_terminal(sys.stderr) else None)
+    bar = Bar(_drawing if _welcome(output) else None)
     try:
         yield bar
     finally:
         bar.end()
+
+
+@contextmanager
+def transfer_progress(
+    output: Output, title: str
+) -> Iterator[Callable[[TransferProgress], None] | None]:
+    """Show how far a transfer is; give what it is told with, or None where nobody looks."""
+    if not _welcome(output):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
+    console = Console(stderr=True, no_color=not streams.can_colour(sys.stderr))
+    with Progress(*columns, TransferSpeedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(harmless(title), total=None)
+        yield lambda now: bar.update(task, completed=now.done, total=now.total)
+
+
+def _welcome(output: Output) -> bool:
+    asked_for_text = output.json or output.plain or os.environ.get("TERM") == "dumb"
+    return not asked_for_text and streams.is_terminal(sys.stderr)
 
 
 def _drawing() -> Progress:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from prime_async.api import AsyncAPIClient
     from prime_async.config import ConfigStore, Settings
     from prime_async.evals import AsyncEvalsClient
+    from prime_async.sandboxes import AsyncSandboxClient
 
 __all__ = ["Session", "pass_session"]
 
@@ -70,6 +71,13 @@ class Session:
 
         self.settings()
         return AsyncEvalsClient(context=self.context)
+
+    def sandboxes(self) -> AsyncSandboxClient:
+        """Make the sandboxes client of this context; use it as a context manager."""
+        from prime_async.sandboxes import AsyncSandboxClient
+
+        self.settings()
+        return AsyncSandboxClient(context=self.context)
 
 
 pass_session = asyncclick.make_pass_decorator(Session)

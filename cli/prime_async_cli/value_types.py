@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 from pathlib import Path
 from typing import Any
 
-from asyncclick import Context, Parameter, ParamType
+from asyncclick import Context, FloatRange, Parameter, ParamType
 
-__all__ = ["FilePath", "JsonObject", "Seconds"]
+__all__ = ["Amount", "FilePath", "JsonObject", "Seconds", "Variable"]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class JsonObject(ParamType[dict[str, Any]]):
@@ -66,21 +70,60 @@ class FilePath(ParamType[Path]):
         return [CompletionItem(incomplete, type="file")]
 
 
+class Amount(FloatRange):
+    """So much of something; NaN and infinity are none."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> Any:
+        amount = super().convert(value, param, ctx)
+        if not math.isfinite(amount):
+            self.fail(f"{value!r} is not a number of anything", param, ctx)
+        return amount
+
+
 class Seconds(ParamType[float]):
     """A duration within bounds; NaN and infinity are none."""
 
     name = "seconds"
 
-    def __init__(self, lowest: float, highest: float) -> None:
+    def __init__(self, lowest: float, highest: float, *, min_open: bool = False) -> None:
         self.lowest = lowest
         self.highest = highest
+        self.min_open = min_open
 
     def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> float:
         try:
             seconds = float(value)
         except (TypeError, ValueError):
             seconds = math.nan
-        if not self.lowest <= seconds <= self.highest:
-            bounds = f"{self.lowest:g} to {self.highest:g}"
+        too_low = seconds <= self.lowest if self.min_open else seconds < self.lowest
+        if math.isnan(seconds) or too_low or seconds > self.highest:
+            bounds = f"{'above ' if self.min_open else ''}{self.lowest:g} to {self.highest:g}"
             self.fail(f"{value!r} is not a number of seconds from {bounds}", param, ctx)
         return seconds
+
+
+class Variable(ParamType[tuple[str, str]]):
+    """``NAME=VALUE`` for an environment; ``NAME`` alone takes the value it has here."""
+
+    name = "variable"
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, given, content = str(value).partition("=")
+        if not _NAME.fullmatch(name):
+            # What stands there may be a secret without its name: it is not repeated.
+            self.fail("it begins with no name: NAME=VALUE, or NAME alone", param, ctx)
+        if not given:
+            content = os.environ.get(name, "")
+            if name not in os.environ:
+                self.fail(f"{name} has no value here; give one with {name}=VALUE", param, ctx)
+        if "\0" in content or not _is_text(content):
+            self.fail(f"the value of {name} is not text", param, ctx)
+        return name, content
+
+
+def _is_text(value: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in value)

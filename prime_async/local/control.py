@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from prime_async.config.locks import FileLock
 from prime_async.errors import LocalPlatformError
-from prime_async.local.health import Health, probe
+from prime_async.local.health import Health, end_all, probe
 from prime_async.local.paths import LocalPaths
 from prime_async.local.state import State, read_state
 from prime_async.local.waiting import POLL_SECONDS, until
@@ -57,11 +57,13 @@ class Stopped:
         was_running: there was one to end.
         pid: its process, or None.
         killed: it did not end in time and was killed; its database survives that.
+        ended: how many things that lived in it were ended too, None when none was asked to be.
     """
 
     was_running: bool
     pid: int | None = None
     killed: bool = False
+    ended: int | None = None
 
 
 async def status(*, home: Path | None = None, timeout: float = 2.0) -> LocalStatus:
@@ -108,14 +110,15 @@ async def stop(
     """End the platform in good order: requests in flight are answered, data is on disk.
 
     Args:
-        all: end what lives in it too. Nothing of this version outlives its server, so both are the
-            same today; things that do will be left to be adopted without it.
+        all: end what lives in it too. Without, sandboxes go on, and the next platform of this home
+            adopts them.
         home: home directory; default that of the user.
         timeout: seconds after which the process is killed (its data survives that).
 
     Raises:
         ConfigError: the state file is damaged.
-        LocalPlatformError: it belongs to somebody else, or another start or stop does not end.
+        LocalPlatformError: it belongs to somebody else, another start or stop does not end, or
+            what lives in it cannot be ended (then it goes on running).
     """
     paths = LocalPaths.find(home)
     if not await to_thread.run_sync(paths.root.is_dir):
@@ -124,8 +127,16 @@ async def stop(
         state, alive = await to_thread.run_sync(_look, paths)
         if state is None or not alive:
             return Stopped(False)
+        ended: int | None = None
+        if all:
+            ended = await end_all(state.unix_socket, state.port, state.api_key, timeout=timeout)
+            if ended is None:
+                raise LocalPlatformError(
+                    "the local platform does not end what lives in it",
+                    hint=f"see {paths.log}; without --all it is stopped all the same",
+                )
         killed = await end_process(state, timeout)
-    return Stopped(True, state.pid, killed)
+    return Stopped(True, state.pid, killed, ended)
 
 
 async def end_process(state: State, timeout: float) -> bool:

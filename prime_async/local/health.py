@@ -1,15 +1,16 @@
-"""Asking a platform whether it is up, without an HTTP library."""
+"""Asking a platform whether it is up, and to end what lives in it, without an HTTP library."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Health", "probe"]
+__all__ = ["Health", "end_all", "probe"]
 
 _LONGEST_ANSWER = 64 * 1024
-_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+_HEAD = "{what} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 0\r\n{more}\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +34,32 @@ async def probe(unix_socket: str | None, port: int, *, timeout: float = 2.0) -> 
     """
     try:
         async with asyncio.timeout(timeout):
-            return _parse(await _exchange(unix_socket, port))
+            return _health(await _ask(unix_socket, port, "GET /healthz"))
     except (OSError, TimeoutError):
         return None
 
 
-async def _exchange(unix_socket: str | None, port: int) -> bytes:
+async def end_all(unix_socket: str | None, port: int, key: str, *, timeout: float) -> int | None:
+    """End everything that lives in a platform; return how much that was, None when it does not
+    answer within ``timeout`` seconds.
+    """
+    more = f"Authorization: Bearer {key}\r\n"
+    try:
+        async with asyncio.timeout(timeout):
+            said = _said(await _ask(unix_socket, port, "POST /api/v1/local/end-all", more))
+    except (OSError, TimeoutError):
+        return None
+    ended = said.get("ended") if said is not None else None
+    return ended if isinstance(ended, int) else None
+
+
+async def _ask(unix_socket: str | None, port: int, what: str, more: str = "") -> bytes:
     if unix_socket is not None:
         reader, writer = await asyncio.open_unix_connection(unix_socket)
     else:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(_REQUEST)
+        writer.write(_HEAD.format(what=what, more=more).encode())
         await writer.drain()
         answer = bytearray()
         while len(answer) < _LONGEST_ANSWER and (part := await reader.read(4096)):
@@ -55,7 +70,16 @@ async def _exchange(unix_socket: str | None, port: int) -> bytes:
         writer.transport.abort()
 
 
-def _parse(answer: bytes) -> Health | None:
+def _health(answer: bytes) -> Health | None:
+    said = _said(answer)
+    if said is None or not isinstance(said.get("version"), str):
+        return None
+    live = said.get("live", 0)
+    return Health(said["version"], live if isinstance(live, int) else 0)
+
+
+def _said(answer: bytes) -> dict[str, Any] | None:
+    """The JSON object of an answer that is well."""
     head, _, body = answer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200 "):
         return None
@@ -63,7 +87,4 @@ def _parse(answer: bytes) -> Health | None:
         said = json.loads(body)
     except ValueError:
         return None
-    if not isinstance(said, dict) or not isinstance(said.get("version"), str):
-        return None
-    live = said.get("live", 0)
-    return Health(said["version"], live if isinstance(live, int) else 0)
+    return said if isinstance(said, dict) else None

@@ -16,12 +16,33 @@ from prime_async.server.failures import RequestError
 from prime_async.server.observing import mark_response, observe
 from prime_async.server.origins import check_origin
 from prime_async.server.platform import PLATFORM, Platform
-from prime_async.server.routes import environments, evaluations, hosted, identity, samples, service
+from prime_async.server.routes import (
+    environments,
+    evaluations,
+    gateway_commands,
+    gateway_files,
+    hosted,
+    identity,
+    local,
+    samples,
+    sandbox_extras,
+    sandboxes,
+    service,
+)
+from prime_async.server.sandboxes.host import MakeRuntime
 from prime_async.server.store.samples import purge_leftovers
 
-__all__ = ["API_ENDPOINTS", "API_PREFIX", "ROOT_ENDPOINTS", "create_app"]
+__all__ = [
+    "API_ENDPOINTS",
+    "API_PREFIX",
+    "GATEWAY_ENDPOINTS",
+    "GATEWAY_PREFIX",
+    "ROOT_ENDPOINTS",
+    "create_app",
+]
 
 API_PREFIX = "/api/v1"
+GATEWAY_PREFIX = "/gateway/{user_ns}/{sandbox_id}"
 
 API_ENDPOINTS: tuple[Endpoint, ...] = (
     *evaluations.ENDPOINTS,
@@ -29,11 +50,21 @@ API_ENDPOINTS: tuple[Endpoint, ...] = (
     *hosted.ENDPOINTS,
     *environments.ENDPOINTS,
     *identity.ENDPOINTS,
+    *sandbox_extras.FIXED,
+    *sandboxes.ENDPOINTS,
+    *sandbox_extras.OF_ONE,
+    *local.ENDPOINTS,
+)
+GATEWAY_ENDPOINTS: tuple[Endpoint, ...] = (
+    *gateway_commands.ENDPOINTS,
+    *gateway_files.ENDPOINTS,
 )
 ROOT_ENDPOINTS: tuple[Endpoint, ...] = service.ENDPOINTS
 
 
-def create_app(config: ServerConfig, *, clock: Clock | None = None) -> web.Application:
+def create_app(
+    config: ServerConfig, *, clock: Clock | None = None, runtime: MakeRuntime | None = None
+) -> web.Application:
     """Build the platform's application; its state opens at start-up and closes at clean-up.
 
     Raises:
@@ -41,10 +72,11 @@ def create_app(config: ServerConfig, *, clock: Clock | None = None) -> web.Appli
     """
     config.check()
     app = web.Application(middlewares=[observe, check_origin])
-    app[PLATFORM] = Platform.make(config, clock)
+    app[PLATFORM] = Platform.make(config, clock, runtime)
     app.on_response_prepare.append(mark_response)
     app.cleanup_ctx.append(_state)
     add_endpoints(app, API_PREFIX, API_ENDPOINTS)
+    add_endpoints(app, GATEWAY_PREFIX, GATEWAY_ENDPOINTS)
     add_endpoints(app, "", ROOT_ENDPOINTS)
     return app
 
@@ -65,6 +97,8 @@ async def _state(app: web.Application) -> AsyncIterator[None]:
     try:
         await _install_key(platform, key)
         await purge_leftovers(platform.database)
+        await platform.sandboxes.open()
         yield
     finally:
+        await platform.sandboxes.close()
         await platform.database.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from prime_async.errors import ConfigError
 
@@ -34,6 +35,13 @@ class Limits:
         database_bytes: size the database may reach, None for what the disk holds.
         page_items: largest ``limit`` of a page.
         idempotency_seconds: how long an ``Idempotency-Key`` is remembered (7 days).
+        sandboxes: sandboxes that have not ended; further ones are refused.
+        sandbox_starts: sandboxes that are started at the same time; further ones wait.
+        sandbox_commands: commands that run in one sandbox.
+        gateway_token_seconds: how long a token of the gateway is good.
+        read_file_bytes: largest window of a file in one JSON answer.
+        exec_output_bytes: what a REST exec answers of each output, at most; the rest is counted.
+        keep_alive_seconds: silence in a stream of events before a sign of life.
     """
 
     samples_body_bytes: int = 25 * _MIB + 64 * 1024
@@ -53,6 +61,13 @@ class Limits:
     database_bytes: int | None = None
     page_items: int = 1000
     idempotency_seconds: float = 7 * 24 * 3600.0
+    sandboxes: int = 1000
+    sandbox_starts: int = 16
+    sandbox_commands: int = 1024
+    gateway_token_seconds: float = 1800.0
+    read_file_bytes: int = 32 * _MIB
+    exec_output_bytes: int = 16 * _MIB
+    keep_alive_seconds: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +84,9 @@ class ServerConfig:
         allowed_hosts: names besides loopback ones that a ``Host`` header may carry.
         allow_remote: consent to listen on an address other machines can reach; needs an explicit
             ``api_key``.
+        sandbox_runtime: what runs sandboxes: ``bubblewrap``, or ``process``, which isolates
+            nothing.
+        sandbox_network: what a sandbox without lists may reach: ``open`` or ``none``.
         limits: every bound of the server.
     """
 
@@ -79,6 +97,8 @@ class ServerConfig:
     api_key: str | None = field(default=None, repr=False)
     allowed_hosts: tuple[str, ...] = ()
     allow_remote: bool = False
+    sandbox_runtime: str = "bubblewrap"
+    sandbox_network: Literal["open", "none"] = "open"
     limits: Limits = field(default_factory=Limits)
 
     @property
@@ -90,6 +110,26 @@ class ServerConfig:
     def key_file(self) -> Path:
         """Where the generated key is kept (mode 0600)."""
         return self.data_dir / "api_key"
+
+    @property
+    def gateway_key_file(self) -> Path:
+        """What tokens of the gateway are signed with (mode 0600)."""
+        return self.data_dir / "gateway_key"
+
+    @property
+    def sandboxes_dir(self) -> Path:
+        """The folders of sandboxes."""
+        return self.data_dir / "sandboxes"
+
+    @property
+    def sandbox_logs_dir(self) -> Path:
+        """What the start commands of sandboxes write."""
+        return self.data_dir / "sandbox-logs"
+
+    @property
+    def sandboxes_file(self) -> Path:
+        """The user's choices for sandboxes: network, runtime, images."""
+        return self.data_dir / "sandboxes.toml"
 
     def check(self) -> None:
         """Refuse what is unsafe before anything is opened.

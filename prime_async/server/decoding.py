@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from prime_async.errors import UsageError
 from prime_async.server.failures import RequestError, ValidationEntry, invalid
 
 if TYPE_CHECKING:
@@ -42,14 +43,19 @@ def decode_fields(body: bytes) -> dict[str, msgspec.Raw]:
 
 
 def decode_query(query: MultiMapping[str], model: type[Model]) -> Model:
-    """Decode a query string; unknown names are ignored.
+    """Decode a query string; unknown names are ignored. Names in the model's ``repeated`` may be
+    given several times and become lists.
 
     Raises:
         RequestError: 422 for a value the model does not allow, or a parameter given twice.
     """
-    values: dict[str, str] = {}
+    values: dict[str, str | list[str]] = {}
+    repeated: frozenset[str] = getattr(model, "repeated", frozenset())
     for name in model.__struct_fields__:
         given = query.getall(name, [])
+        if name in repeated:
+            values[name] = given
+            continue
         if len(given) > 1:
             raise invalid(["query", name], "may be given once")
         if given:
@@ -68,6 +74,9 @@ def invalid_json(error: Exception) -> RequestError:
 
 
 def _refused(error: msgspec.ValidationError, place: str) -> RequestError:
+    if isinstance(error.__cause__, UsageError) and error.__cause__.field is not None:
+        # A rule of the model itself, which knows the field's name.
+        return invalid([place, *_names(error.__cause__.field)], error.__cause__.message)
     text = str(error)
     match = _PLACE.match(text)
     assert match is not None, "the pattern matches any text"
@@ -81,6 +90,10 @@ def _refused(error: msgspec.ValidationError, place: str) -> RequestError:
     entry = ValidationEntry(loc, what, kind)
     where = ".".join(str(part) for part in loc)
     return RequestError(422, "validation_error", f"{where}: {what}", entries=[entry])
+
+
+def _names(field: str) -> list[str | int]:
+    return _steps(f".{field}")
 
 
 def _steps(path: str) -> list[str | int]:

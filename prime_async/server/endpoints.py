@@ -64,6 +64,7 @@ class Endpoint:
         body_optional: an absent body counts as ``{}``.
         streams_body: the handler reads the body itself; ``body`` only documents it.
         auth: whether a key is needed.
+        token: whether the handler checks a token of its own, in place of a key.
         headers: request headers it reads.
     """
 
@@ -77,6 +78,7 @@ class Endpoint:
     body_optional: bool = False
     streams_body: bool = False
     auth: bool = True
+    token: bool = False
     headers: Sequence[Header] = field(default=())
 
 
@@ -127,7 +129,13 @@ class Call:
             lambda connection: once(connection, key, action), rows=rows + 1
         )
 
-    async def _idempotency_key(self) -> IdempotencyKey | None:
+    @property
+    def key_text(self) -> str | None:
+        """The ``Idempotency-Key`` of a POST; None when there is none.
+
+        Raises:
+            RequestError: 422, it is no such key.
+        """
         text = self.request.headers.get("Idempotency-Key")
         if text is None or self.endpoint.method != "POST":
             return None
@@ -135,6 +143,12 @@ class Call:
             raise invalid(
                 ["header", "Idempotency-Key"], "must be 1 to 200 printable ASCII characters"
             )
+        return text
+
+    async def _idempotency_key(self) -> IdempotencyKey | None:
+        text = self.key_text
+        if text is None:
+            return None
         now = self.platform.clock.now()
         expires_at = now + self.platform.config.limits.idempotency_seconds
         return IdempotencyKey(self._scope(), text, await self._fingerprint(), now, expires_at)

@@ -36,6 +36,12 @@ class Metrics:
         self.slow_clients = self._counter(
             "slow_clients", "Connections ended by a limit", ("limit",)
         )
+        self.live_sandboxes = self._gauge("sandboxes_live", "Sandboxes that run")
+        self.sandboxes = self._counter("sandboxes_created", "Sandboxes asked for")
+        self.ended_sandboxes = self._counter("sandboxes_ended", "Sandboxes ended", ("reason",))
+        self.commands = self._counter("sandbox_commands", "Commands started in sandboxes", ("way",))
+        self.uploaded = self._counter("sandbox_upload_bytes", "Bytes of files sent to sandboxes")
+        self.downloaded = self._counter("sandbox_download_bytes", "Bytes of files read from them")
         self._gauge("writes_waiting", "Writes not committed yet").set_function(
             lambda: writer.waiting
         )

@@ -26,7 +26,7 @@ __all__ = [
     "observe",
 ]
 
-FEATURES = "idempotency, sample-ranges"
+FEATURES = "idempotency, sample-ranges, sandbox-leases, resumable-uploads, file-info"
 """What this server can do beyond the official wire, told on every answer."""
 
 INTERNAL_ERROR = RequestError(

@@ -37,14 +37,21 @@ def document_bytes() -> bytes:
 def document() -> dict[str, Any]:
     """Build the document."""
     # The tables are put together in app.py, which imports every route, which imports this module.
-    from prime_async.server.app import API_ENDPOINTS, API_PREFIX, ROOT_ENDPOINTS
+    from prime_async.server.app import (
+        API_ENDPOINTS,
+        API_PREFIX,
+        GATEWAY_ENDPOINTS,
+        GATEWAY_PREFIX,
+        ROOT_ENDPOINTS,
+    )
 
-    placed = [(API_PREFIX, one) for one in API_ENDPOINTS] + [("", one) for one in ROOT_ENDPOINTS]
+    tables = (API_PREFIX, API_ENDPOINTS), (GATEWAY_PREFIX, GATEWAY_ENDPOINTS), ("", ROOT_ENDPOINTS)
+    placed = [(prefix, one) for prefix, endpoints in tables for one in endpoints]
     schemas = _Schemas([endpoint for _, endpoint in placed])
     paths: dict[str, Any] = {}
     for prefix, endpoint in placed:
         path = paths.setdefault(f"{prefix}{endpoint.path}", {})
-        path[endpoint.method.lower()] = _operation(endpoint, schemas)
+        path[endpoint.method.lower()] = _operation(endpoint, schemas, prefix)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -57,7 +64,14 @@ def document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": schemas.components,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token for one sandbox, from its /auth",
+                },
+            },
         },
     }
 
@@ -89,14 +103,14 @@ def _types(endpoints: Sequence[Endpoint]) -> Iterator[Any]:
         yield from (one for one in (endpoint.query, endpoint.body) if one is not None)
 
 
-def _operation(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
+def _operation(endpoint: Endpoint, schemas: _Schemas, prefix: str) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": _operation_id(endpoint),
         "summary": endpoint.summary,
-        "tags": [endpoint.path.strip("/").partition("/")[0]],
-        "parameters": _parameters(endpoint, schemas),
+        "tags": [(prefix if endpoint.token else endpoint.path).strip("/").partition("/")[0]],
+        "parameters": _parameters(endpoint, schemas, prefix),
         "responses": _responses(endpoint, schemas),
-        "security": [{"key": []}] if endpoint.auth else [],
+        "security": _security(endpoint),
     }
     if endpoint.body is not None:
         operation["requestBody"] = {
@@ -106,21 +120,27 @@ def _operation(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     return operation
 
 
+def _security(endpoint: Endpoint) -> list[dict[str, list[str]]]:
+    if endpoint.token:
+        return [{"token": []}]
+    return [{"key": []}] if endpoint.auth else []
+
+
 def _operation_id(endpoint: Endpoint) -> str:
     area = endpoint.handler.__module__.rpartition(".")[2]
     return f"{area}_{endpoint.handler.__name__}"
 
 
-def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[dict[str, Any]]:
+def _parameters(endpoint: Endpoint, schemas: _Schemas, prefix: str) -> list[dict[str, Any]]:
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": _path_schema(name)}
-        for name in _PARAMETER.findall(endpoint.path)
+        for name in _PARAMETER.findall(prefix + endpoint.path)
     ]
     if endpoint.query is not None:
         for name, schema in schemas.properties(endpoint.query).items():
             parameters.append({"name": name, "in": "query", "schema": _without_null(schema)})
     headers = list(endpoint.headers)
-    if endpoint.method == "POST":
+    if endpoint.method == "POST" and endpoint.auth:
         headers.append(_KEY)
     return parameters + [_header_parameter(header) for header in headers]
 
@@ -154,7 +174,7 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
 def _common(endpoint: Endpoint) -> dict[int, Any]:
     """The errors that the frame around the handlers gives."""
     common: dict[int, Any] = dict.fromkeys((400, 403, 404, 503), ErrorAnswer)
-    if endpoint.auth:
+    if endpoint.auth or endpoint.token:
         common[401] = ErrorAnswer
     if endpoint.query is not None or endpoint.body is not None or endpoint.method == "POST":
         common[422] = ValidationAnswer

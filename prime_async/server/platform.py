@@ -15,6 +15,8 @@ from prime_async.server.clock import Clock, SystemClock
 from prime_async.server.config import ServerConfig
 from prime_async.server.identifiers import new_id
 from prime_async.server.metrics import Metrics
+from prime_async.server.sandboxes.host import MakeRuntime
+from prime_async.server.sandboxes.parts import Sandboxes
 from prime_async.server.store.database import Database
 from prime_async.server.store.pages import Directories
 
@@ -61,6 +63,7 @@ class Platform:
     keys: Keys
     bodies: ByteBudget
     metrics: Metrics
+    sandboxes: Sandboxes
     clock: Clock = field(default_factory=SystemClock)
     directories: Directories = field(default_factory=Directories)
     threads: anyio.CapacityLimiter = field(
@@ -74,7 +77,12 @@ class Platform:
         return await anyio.to_thread.run_sync(work, *arguments, limiter=self.threads)
 
     @classmethod
-    def make(cls, config: ServerConfig, clock: Clock | None = None) -> Platform:
+    def make(
+        cls,
+        config: ServerConfig,
+        clock: Clock | None = None,
+        runtime: MakeRuntime | None = None,
+    ) -> Platform:
         """Put the parts together; nothing is opened yet."""
         clock = clock or SystemClock()
         limits = config.limits
@@ -83,7 +91,8 @@ class Platform:
         )
         bodies = ByteBudget(limits.bodies_in_memory_bytes)
         metrics = Metrics(database.writer, bodies)
-        return cls(config, database, Keys(database, clock), bodies, metrics, clock)
+        sandboxes = Sandboxes.make(config, database, clock, metrics, runtime)
+        return cls(config, database, Keys(database, clock), bodies, metrics, sandboxes, clock)
 
 
 PLATFORM: web.AppKey[Platform] = web.AppKey("platform", Platform)

@@ -23,6 +23,7 @@ from prime_async.server.config import ServerConfig
 from prime_async.server.connections import ConnectionFactory
 from prime_async.server.logs import log_event
 from prime_async.server.platform import PLATFORM, Platform
+from prime_async.server.sandboxes.host import MakeRuntime
 
 __all__ = ["Listening", "PlatformServer", "serve"]
 
@@ -46,12 +47,24 @@ class Listening:
 class PlatformServer:
     """The platform with its listeners: ``start`` and ``stop``, or ``async with``."""
 
-    def __init__(self, config: ServerConfig, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        clock: Clock | None = None,
+        runtime: MakeRuntime | None = None,
+    ) -> None:
         self._config = config
-        self._app = create_app(config, clock=clock)
+        self._app = create_app(config, clock=clock, runtime=runtime)
         # aiohttp stops reading from every connection as soon as its shutdown begins, which would
         # leave uploads hanging: requests in flight are waited for before that.
-        self._runner = web.AppRunner(self._app, handle_signals=False, shutdown_timeout=CUT_SECONDS)
+        # Handlers are cancelled when their client goes away: a command ends with who asked for it.
+        self._runner = web.AppRunner(
+            self._app,
+            handle_signals=False,
+            shutdown_timeout=CUT_SECONDS,
+            handler_cancellation=True,
+        )
         self._listeners: list[asyncio.Server] = []
         self._bound: Path | None = None
 
@@ -79,6 +92,7 @@ class PlatformServer:
             raise
         config = self._config
         host = f"[{config.host}]" if ":" in config.host else config.host
+        self.platform.sandboxes.url = f"http://{host}:{port}"
         log_event(logging.INFO, "listening", host=host, port=port, unix_socket=config.unix_socket)
         return Listening(
             f"http://{host}:{port}", config.host, port, config.unix_socket, self.platform.instance
@@ -89,6 +103,7 @@ class PlatformServer:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
+        self.platform.sandboxes.fleet.cut()
         left = await self.platform.in_flight.drain(self._config.limits.shutdown_seconds)
         if left:
             log_event(logging.WARNING, "requests_cut", count=left)

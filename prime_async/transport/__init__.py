@@ -1,10 +1,11 @@
 """The only place that speaks HTTP: sessions, deadlines, retries, proxies, certificates, streams."""
 
 from prime_async.transport.addresses import path_segment
-from prime_async.transport.body import Body, BytesBody
+from prime_async.transport.body import Body, BytesBody, StreamedBody
 from prime_async.transport.client import (
     DEFAULT_TIMEOUT,
     IDEMPOTENCY,
+    WIRE_KEY,
     Transport,
 )
 from prime_async.transport.deadlines import check_timeout, deadline, time_left
@@ -22,8 +23,10 @@ __all__ = [
     "Response",
     "RetryBudget",
     "RetryPolicy",
+    "StreamedBody",
     "StreamedResponse",
     "Transport",
+    "WIRE_KEY",
     "check_timeout",
     "deadline",
     "path_segment",

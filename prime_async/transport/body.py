@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
 from typing import Protocol
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-__all__ = ["Body", "BytesBody", "payload_of"]
+__all__ = ["Body", "BytesBody", "StreamedBody", "payload_of"]
 
 _WRITE_BYTES = 256 * 1024
 
@@ -28,6 +29,23 @@ class Body(Protocol):
         ...
 
 
+class StreamedBody(Protocol):
+    """A body whose pieces have to be waited for, such as those of a file; produced anew for each
+    try.
+    """
+
+    content_type: str
+
+    @property
+    def size(self) -> int | None:
+        """Bytes on the wire; None when that is not known before."""
+        ...
+
+    def stream(self) -> AsyncGenerator[bytes, None]:
+        """Produce the bytes from the first on."""
+        ...
+
+
 class BytesBody:
     """A small body that is already one piece."""
 
@@ -44,30 +62,43 @@ class BytesBody:
 
 
 class _Payload(aiohttp.Payload):
-    """Lets aiohttp send a :class:`Body` with its Content-Length and without joining it."""
+    """Lets aiohttp send a body with its Content-Length and without joining it."""
 
     _autoclose = True
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: Body | StreamedBody) -> None:
         super().__init__(body, content_type=body.content_type)
-        self._body = body
+        self._stream: Callable[[], AsyncGenerator[bytes, None]] | None
+        self._stream = getattr(body, "stream", None)
+        self._pieces: Callable[[], Iterable[bytes]] | None = getattr(body, "pieces", None)
         self._size = body.size
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        for piece in self._body.pieces():
-            if len(piece) <= _WRITE_BYTES:
-                await writer.write(piece)
-                continue
-            # In one write the socket takes what fits and the rest is copied: slices keep both time
-            # and memory low.
-            view = memoryview(piece)
-            for start in range(0, len(piece), _WRITE_BYTES):
-                await writer.write(view[start : start + _WRITE_BYTES])
+        if self._stream is not None:
+            async with aclosing(self._stream()) as pieces:
+                async for piece in pieces:
+                    await _write(writer, piece)
+        elif self._pieces is not None:
+            for piece in self._pieces():
+                await _write(writer, piece)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return b"".join(self._body.pieces()).decode(encoding, errors)
+        if self._pieces is None:
+            raise TypeError("a streamed body has no text")
+        return b"".join(self._pieces()).decode(encoding, errors)
 
 
-def payload_of(body: Body) -> aiohttp.Payload:
+async def _write(writer: AbstractStreamWriter, piece: bytes) -> None:
+    if len(piece) <= _WRITE_BYTES:
+        await writer.write(piece)
+        return
+    # In one write the socket takes what fits and the rest is copied: slices keep both time and
+    # memory low.
+    view = memoryview(piece)
+    for start in range(0, len(piece), _WRITE_BYTES):
+        await writer.write(view[start : start + _WRITE_BYTES])
+
+
+def payload_of(body: Body | StreamedBody) -> aiohttp.Payload:
     """Wrap a body for one try."""
     return _Payload(body)

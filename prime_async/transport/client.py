@@ -22,7 +22,7 @@ from prime_async.errors import (
     ProtocolError,
 )
 from prime_async.transport.addresses import query_pairs
-from prime_async.transport.body import Body, BytesBody, payload_of
+from prime_async.transport.body import Body, BytesBody, StreamedBody, payload_of
 from prime_async.transport.deadlines import check_timeout
 from prime_async.transport.faults import Fault, classify
 from prime_async.transport.gate import Gate
@@ -35,16 +35,19 @@ from prime_async.transport.policy import (
     process_budget,
 )
 from prime_async.transport.responses import Response, error_from_response
-from prime_async.transport.sessions import SessionPool
+from prime_async.transport.sessions import CONNECTIONS, SessionPool
 from prime_async.transport.streams import StreamedResponse
 
-__all__ = ["DEFAULT_TIMEOUT", "IDEMPOTENCY", "Transport"]
+__all__ = ["DEFAULT_TIMEOUT", "IDEMPOTENCY", "WIRE_KEY", "Transport"]
 
 DEFAULT_TIMEOUT = 60.0
 """Seconds a plain call may take in all, retries included."""
 
 IDEMPOTENCY = "idempotency"
 """Feature of platforms that answer a repeated ``Idempotency-Key`` with the first answer."""
+
+WIRE_KEY = "wire-key"
+"""Stands for a key that is part of the request itself, which every platform knows."""
 
 _FEATURES_HEADER = "X-Prime-Features"
 _MAX_ANSWER = 256 * 2**20
@@ -60,7 +63,7 @@ class _Call:
     url: str
     params: list[tuple[str, str]]
     headers: dict[str, str] = field(repr=False)  # the key is in it, and tools print local variables
-    body: Body | None
+    body: Body | StreamedBody | None
     safe: bool
     deduplicated_by: str | None
     deadline: float
@@ -83,6 +86,9 @@ class Transport:
         timeout: default seconds per call, retries included.
         retry: how often and how soon; see :class:`RetryPolicy`.
         budget: limits retries over all clients that share it; default is the process's own.
+        prefix: what stands before every path.
+        connections: how many are held at most; further requests wait for one.
+        follow_redirects: False makes a redirect an error, for places that tokens must not leave.
     """
 
     def __init__(
@@ -95,6 +101,9 @@ class Transport:
         timeout: float = DEFAULT_TIMEOUT,
         retry: RetryPolicy | None = None,
         budget: RetryBudget | None = None,
+        prefix: str = "/api/v1",
+        connections: int = CONNECTIONS,
+        follow_redirects: bool = True,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.timeout = check_timeout(timeout, DEFAULT_TIMEOUT)
@@ -106,7 +115,9 @@ class Transport:
             or f"prime-async/{__version__} python/{platform.python_version()}",
         }
         self._key = api_key or None
-        self._sessions = SessionPool(self.base_url, unix_socket)
+        self._sessions = SessionPool(self.base_url, unix_socket, connections)
+        self._prefix = prefix
+        self._follow_redirects = follow_redirects
         self._gate = Gate()
         self._features: frozenset[str] | None = None
 
@@ -141,7 +152,7 @@ class Transport:
         *,
         params: Mapping[str, Any] | None = None,
         json: Any = None,
-        body: Body | None = None,
+        body: Body | StreamedBody | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         replay: Replay = Replay.AUTO,
@@ -196,9 +207,11 @@ class Transport:
         path: str,
         *,
         params: Mapping[str, Any] | None = None,
+        body: Body | StreamedBody | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idle_timeout: float = DEFAULT_TIMEOUT,
+        replay: Replay = Replay.AUTO,
         auth: bool = True,
     ) -> AsyncIterator[StreamedResponse]:
         """Open a streamed answer; retried only until its head arrives.
@@ -216,7 +229,7 @@ class Transport:
         # Uncompressed: aiohttp takes a compressed stream whose end is missing for a whole one.
         plain = {"Accept-Encoding": "identity", **(headers or {})}
         call = self._call(method, path, params, plain, auth, seconds)
-        call.safe = is_safe(method, Replay.AUTO)
+        call.safe, call.body = is_safe(method, replay), body
         raw = None
         with anyio.move_on_at(min(call.deadline, anyio.current_time() + idle_timeout)):
             raw = await self._tries_to_head(call)
@@ -243,7 +256,7 @@ class Transport:
         return _Call(
             method=method,
             path=path,
-            url=f"{self.base_url}/api/v1{path}",
+            url=f"{self.base_url}{self._prefix}{path}",
             params=query_pairs(params),
             headers=merged,
             body=None,
@@ -305,6 +318,7 @@ class Transport:
                 params=call.params,
                 headers=self._headers_through_proxy(call),
                 data=None if call.body is None else payload_of(call.body),
+                allow_redirects=self._follow_redirects,
                 proxy=None if proxy is None else proxy.url,
                 proxy_headers=None if proxy is None else proxy.headers,
             )
@@ -366,6 +380,8 @@ class Transport:
     async def _prepare_retry(self, call: _Call, error: APIError, attempt: int) -> None:
         """Wait until the next try is due, or raise the error when there is none."""
         self._check_open(call)
+        call.unsettled = call.unsettled or (error.ambiguous and not call.safe)
+        error.ambiguous = call.unsettled  # an earlier try may have been carried out
         if attempt >= self.retry.tries or not self._may_repeat(call, error):
             raise error
         delay = self.retry.delay(attempt, error.retry_after)
@@ -403,7 +419,6 @@ class Transport:
         ) from last
 
     def _may_repeat(self, call: _Call, error: APIError) -> bool:
-        call.unsettled = call.unsettled or (error.ambiguous and not call.safe)
         if call.unsettled and call.deduplicated_by is None:
             return False
         return error.retryable
@@ -415,6 +430,8 @@ class Transport:
         Asks the platform when no answer has told yet, as often as it takes within the tries. Raises
         the error of the unsettled try when repeating could do the work twice.
         """
+        if call.deduplicated_by == WIRE_KEY:
+            return
         if self._features is None:
             try:
                 await self._once(self._probe(call))

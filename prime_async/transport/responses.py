@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,11 +114,21 @@ def _read_fault(body: bytes) -> tuple[Any, str | None, str]:
     if not isinstance(decoded, dict):
         return decoded, None, str(decoded)
     error = decoded.get("error")
-    error = error if isinstance(error, dict) else {"message": error}
+    if error is None and "code" in decoded:  # Connect has code and message at the top
+        error = decoded
+    elif not isinstance(error, dict):
+        error = {"message": error, "code": error if _is_code(error) else None}
     detail = decoded.get("detail", error.get("message"))
     code = error.get("code")
     message = error.get("message") or _in_words(detail) or _in_words(decoded.get("message"))
     return detail, code if isinstance(code, str) else None, str(message or _excerpt(body))
+
+
+def _is_code(value: Any) -> bool:
+    """Say whether a lone ``error`` is a code such as ``sandbox_terminated``, not words."""
+    return (
+        isinstance(value, str) and re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)+", value) is not None
+    )
 
 
 def _in_words(detail: Any) -> str:

@@ -23,7 +23,7 @@ from prime_async.transport import network
 __all__ = ["CONNECTIONS", "CONNECT_TIMEOUT", "SessionPool", "running_loop"]
 
 CONNECTIONS = 100
-"""Connections a client holds at most; further requests wait for one."""
+"""Connections a client holds at most by default; further requests wait for one."""
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for name resolution, TCP and TLS together, per try."""
@@ -37,16 +37,20 @@ class SessionPool:
     Args:
         base_url: decides between http and https.
         unix_socket: path of a socket to use in place of TCP.
+        connections: how many it holds at most.
 
     Attributes:
         closings: how often it was closed: a call that began before the last time is over.
         proxy: the proxy of the open session, or None.
     """
 
-    def __init__(self, base_url: str, unix_socket: str | None = None) -> None:
+    def __init__(
+        self, base_url: str, unix_socket: str | None = None, connections: int = CONNECTIONS
+    ) -> None:
         self.closings = 0
         self._tls = base_url.startswith("https:")
         self._unix_socket = unix_socket
+        self._connections = connections
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._guard: AsyncGenerator[None, None] | None = None
@@ -144,10 +148,10 @@ class SessionPool:
     def _connector(self, context: Any) -> aiohttp.BaseConnector:
         if self._unix_socket is not None:
             return _UnixConnector(
-                self._unix_socket, limit=CONNECTIONS, keepalive_timeout=_KEEP_ALIVE
+                self._unix_socket, limit=self._connections, keepalive_timeout=_KEEP_ALIVE
             )
         return _TCPConnector(
-            limit=CONNECTIONS,
+            limit=self._connections,
             keepalive_timeout=_KEEP_ALIVE,
             ssl=True if context is None else context,
         )

@@ -34,9 +34,19 @@ class StreamedResponse:
         self._idle_timeout = idle_timeout
 
     @property
+    def status(self) -> int:
+        """HTTP status, always 2xx."""
+        return self._raw.status
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """The answer's headers; names in any case."""
         return self._raw.headers
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the whole body has been read."""
+        return self._raw.content.at_eof()
 
     async def iter_bytes(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives.
@@ -45,7 +55,7 @@ class StreamedResponse:
             APITimeoutError: silence for longer than the idle limit, or the deadline.
             APIConnectionError: the stream broke off before its end.
         """
-        while piece := await self._next():
+        while piece := await self.next_piece():
             yield piece
 
     async def iter_lines(self) -> AsyncIterator[bytes]:
@@ -71,7 +81,10 @@ class StreamedResponse:
         if last := b"".join(held):
             yield last
 
-    async def _next(self) -> bytes:
+    async def next_piece(self) -> bytes:
+        """Return the next bytes of the body, b"" at its end; raises as :meth:`iter_bytes`."""
+        if self._raw.content.exception() is None and (piece := self._raw.content.read_nowait()):
+            return piece  # already here: no limit on waiting has to be set up
         limit = min(self._deadline, anyio.current_time() + self._idle_timeout)
         with anyio.move_on_at(limit):
             try:

@@ -63,6 +63,11 @@ class Terminal:
             self.process.stdout.close()
         os.close(self._master)
 
+    @property
+    def master(self) -> int:
+        """The side of whoever looks: its attributes are those of the terminal."""
+        return self._master
+
     def wait_for(self, text: bytes) -> None:
         """Read until the text is on the screen."""
         self._read_until(lambda: text in self.screen, f"{text!r} did not appear")

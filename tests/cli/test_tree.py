@@ -84,6 +84,7 @@ def test_one_letter_means_one_thing(node: Node) -> None:
         "-o": "--output",
         "-p": "--page",
         "-r": "--run-id",
+        "-t": "--tty",
         "-v": "--version",
         "-y": "--yes",
     }

@@ -17,14 +17,14 @@ from prime_async_cli.app import root
 from prime_async_cli.command import Group
 from prime_async_cli.options import Text
 from prime_async_cli.tree import Node, walk
-from prime_async_cli.value_types import JsonObject
+from prime_async_cli.value_types import JsonObject, Variable
 
 from prime_async.errors import LocalPlatformError
 from tests.cli.harness import CANARY, Ran
 from tests.stub import Answer, Stub
 
 LEAVES = [node for node in walk(root) if not isinstance(node.command, Group)]
-USES_NETWORK = {"eval", "whoami"}
+USES_NETWORK = {"eval", "sandbox", "whoami"}
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,10 @@ def takes_id(node: Node) -> bool:
         isinstance(param, asyncclick.Argument) and param.type.name == "id"
         for param in node.command.params
     )
+
+
+def takes_words(node: Node) -> bool:
+    return any(param.nargs == -1 for param in node.command.params)
 
 
 def usage(*more: str, only: Callable[[Node], bool] = lambda _: True) -> Kind:
@@ -94,6 +98,12 @@ def numbers(node: Node) -> Iterator[Case]:
 def objects(node: Node) -> Iterator[Case]:
     for option in options_of(node, JsonObject):
         for value in ("{bad", "[1]", "3", "", '{"a": NaN}', "@nosuch.json", "@", "[" * 100_000):
+            yield Case([*usual(node), option, value], code=frozenset({2}))
+
+
+def variables(node: Node) -> Iterator[Case]:
+    for option in options_of(node, Variable):
+        for value in ("", "=", "=x", "A B=x", "1A=x", "NOT_SET_HERE", "A=\udcff", f"-{CANARY}"):
             yield Case([*usual(node), option, value], code=frozenset({2}))
 
 
@@ -150,7 +160,7 @@ KINDS: dict[str, Kind] = {
     "unknown short option": usage("-Z"),
     "unknown output mode": usage("--output", "xml", only=lambda n: n.words[0] != "completion"),
     "output mode missing": usage("-o", only=lambda n: n.words[0] != "completion"),
-    "too many arguments": usage("a", "b", "c", "d", only=lambda n: n.words != ("eval", "delete")),
+    "too many arguments": usage("a", "b", "c", "d", only=lambda n: not takes_words(n)),
     "unknown context": usage("--context", "typo"),
     "context with a path": usage("--context", "../../etc/passwd"),
     "empty context": usage("--context", ""),
@@ -170,6 +180,7 @@ KINDS: dict[str, Kind] = {
     "spaces": positional("a b\nc"),
     "bad numbers": numbers,
     "bad objects": objects,
+    "bad variables": variables,
     "bad choices": choices,
     "odd texts": texts,
     "no key": configured(None),
@@ -297,8 +308,12 @@ def test_wrong_answers_of_the_platform(
         file = tmp_path / "x.jsonl"
         file.write_text('{"a": 1}\n', "utf-8")
         arguments += [str(file), "--env", "e"]
-    if node.words[-1] == "create":
+    if node.words == ("eval", "create"):
         arguments += ["--env", "e"]
+    if node.words == ("sandbox", "delete"):
+        arguments += ["x1"]
+    if node.words == ("sandbox", "upload"):
+        arguments[-2] = str(tmp_path)
     if node.words[-1] in ("delete", "update"):
         arguments += ["-y"] if node.words[-1] == "delete" else ["--name", "x"]
     ran = inside(*arguments)

@@ -1,5 +1,6 @@
-"""Field-report checks use the platforms behind the fault proxy too."""
+"""Field-report checks use the platforms behind the fault proxy, and the sandboxes' double."""
 
 from tests.faults.conftest import embedded, setting
+from tests.sandboxes.conftest import box, client, double
 
-__all__ = ["embedded", "setting"]
+__all__ = ["box", "client", "double", "embedded", "setting"]

@@ -27,18 +27,25 @@ IMPORTERS = {
     "aiohttp": {
         "prime_async.server",
         "prime_async.server.routes",
+        "prime_async.server.sandboxes",
         "prime_async.transport",
     },
     "anyio": {
         "prime_async",
         "prime_async.evals",
         "prime_async.local",
+        "prime_async.sandboxes",
         "prime_async.server",
+        "prime_async.server.routes",
+        "prime_async.server.runtimes",
+        "prime_async.server.sandboxes",
         "prime_async.server.store",
         "prime_async.transport",
+        "prime_async_cli",
         "prime_async_cli.commands",
         "prime_async_cli.commands.evals",
         "prime_async_cli.commands.local",
+        "prime_async_cli.commands.sandbox",
     },
     "asyncclick": {
         "prime_async_cli",
@@ -46,17 +53,22 @@ IMPORTERS = {
         "prime_async_cli.commands.config",
         "prime_async_cli.commands.evals",
         "prime_async_cli.commands.local",
+        "prime_async_cli.commands.sandbox",
     },
     "msgspec": {
         "prime_async",
+        "prime_async.connect",
         "prime_async.evals",
+        "prime_async.sandboxes",
         "prime_async.server",
         "prime_async.server.routes",
+        "prime_async.server.runtimes",
+        "prime_async.server.sandboxes",
         "prime_async.server.store",
         "prime_async.spool",
         "prime_async.transport",
     },
-    "tomli": set(),  # nothing shipped reads TOML before rl.toml
+    "tomli": {"prime_async.server.sandboxes"},  # the choices in sandboxes.toml
     "urwid": set(),  # the console is not there yet
 }
 """Which packages of ours import each of the six that the product is built on."""
@@ -143,7 +155,15 @@ def test_K3_the_sync_facade_is_what_the_generator_writes() -> None:
 def test_K3_nothing_behaves_on_its_own() -> None:
     """Generated modules import our own packages and typing only: no HTTP, no loop, no encoding."""
     assert len(_generated()) >= 3
-    allowed = {"__future__", "collections", "os", "pathlib", "prime_async", "prime_sync"}
+    allowed = {
+        "__future__",
+        "collections",
+        "contextlib",
+        "os",
+        "pathlib",
+        "prime_async",
+        "prime_sync",
+    }
     for path in _generated():
         assert _imported(path) <= allowed | {"types", "typing"}, path
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from schemathesis.config import SchemathesisConfig
 
-from prime_async.server.app import API_ENDPOINTS, ROOT_ENDPOINTS, create_app
+from prime_async.server.app import API_ENDPOINTS, GATEWAY_ENDPOINTS, ROOT_ENDPOINTS, create_app
 from prime_async.server.config import ServerConfig
 from prime_async.server.openapi import document
 from tests.platform import KEY, RunningPlatform, ThreadedPlatform
@@ -36,7 +36,7 @@ def test_every_route_is_described_and_no_other(tmp_path: Path) -> None:
         for route in resource
     }
     assert {(path.rstrip("/"), method) for path, method in OPERATIONS} == routed
-    assert len(OPERATIONS) == len(API_ENDPOINTS) + len(ROOT_ENDPOINTS)
+    assert len(OPERATIONS) == len(API_ENDPOINTS) + len(GATEWAY_ENDPOINTS) + len(ROOT_ENDPOINTS)
 
 
 def test_operation_ids_are_unique() -> None:

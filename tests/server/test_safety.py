@@ -15,6 +15,7 @@ import pytest
 
 from prime_async.errors import ConfigError
 from prime_async.server.config import ServerConfig
+from prime_async.server.observing import FEATURES
 from tests.meters import PeakRss
 from tests.platform import KEY, RunningPlatform, running_platform
 from tests.server.raw import AUTH, connection, exchange, get, read_reply
@@ -209,7 +210,7 @@ async def test_every_answer_names_its_request_and_the_features(wire: Wire) -> No
     ):
         reply = await wire.send(method, path, headers={"X-Request-Id": "mine-1"})
         assert reply.headers["X-Request-Id"] == "mine-1"
-        assert reply.headers["X-Prime-Features"] == "idempotency, sample-ranges"
+        assert reply.headers["X-Prime-Features"] == FEATURES
         reply = await wire.send(method, path, headers={"X-Request-Id": "no spaces <please>"})
         assert reply.headers["X-Request-Id"].startswith("req_")
 

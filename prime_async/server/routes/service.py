@@ -13,16 +13,21 @@ __all__ = ["ENDPOINTS", "Health"]
 
 
 class Health(Struct, kw_only=True):
-    """Answer of the health check; ``instance`` is new at every start."""
+    """Answer of the health check; ``instance`` is new at every start, ``live`` counts what a
+    restart would disturb.
+    """
 
     status: str
     version: str
     instance: str
+    live: int = 0
 
 
 async def health(call: Call) -> Reply:
     """Say that the platform is up."""
-    return answer(Health(status="ok", version=__version__, instance=call.platform.instance))
+    platform = call.platform
+    live = len(platform.sandboxes.fleet.live)
+    return answer(Health(status="ok", version=__version__, instance=platform.instance, live=live))
 
 
 async def metrics(call: Call) -> Reply:

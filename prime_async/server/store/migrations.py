@@ -81,6 +81,30 @@ MIGRATIONS: tuple[Migration, ...] = (
             "CREATE INDEX leases_by_due_time ON leases (due_at)",
         ),
     ),
+    Migration(
+        2,
+        "sandboxes and their labels, uploads that are on their way",
+        (
+            """CREATE TABLE sandboxes (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, id VARCHAR NOT NULL UNIQUE,
+                account_id VARCHAR NOT NULL, team_id VARCHAR, name VARCHAR NOT NULL, vm BOOLEAN NOT
+                NULL, status VARCHAR NOT NULL, spec BLOB NOT NULL, labels BLOB NOT NULL, notes BLOB
+                NOT NULL, limits BLOB, runtime BLOB, policy BLOB NOT NULL, generation INTEGER NOT
+                NULL, applied_generation INTEGER NOT NULL, request_key VARCHAR, request_digest BLOB,
+                exit_code INTEGER, error_type VARCHAR, error_message VARCHAR, termination_reason
+                VARCHAR, created_at FLOAT NOT NULL, updated_at FLOAT NOT NULL, started_at FLOAT,
+                terminated_at FLOAT, UNIQUE (account_id, request_key))""",
+            "CREATE INDEX sandboxes_by_account ON sandboxes (account_id)",
+            "CREATE INDEX sandboxes_by_team ON sandboxes (team_id)",
+            "CREATE INDEX sandboxes_by_status ON sandboxes (status)",
+            """CREATE TABLE sandbox_labels (
+                label VARCHAR NOT NULL, sandbox INTEGER NOT NULL, PRIMARY KEY (label, sandbox))""",
+            """CREATE TABLE sandbox_uploads (
+                upload_id VARCHAR NOT NULL PRIMARY KEY, sandbox_id VARCHAR NOT NULL,
+                path BLOB NOT NULL, resumable BOOLEAN NOT NULL, updated_at FLOAT NOT NULL)""",
+            "CREATE INDEX sandbox_uploads_by_sandbox ON sandbox_uploads (sandbox_id)",
+        ),
+    ),
 )
 
 

@@ -26,6 +26,9 @@ __all__ = [
     "metadata",
     "pushes",
     "sample_chunks",
+    "sandbox_labels",
+    "sandbox_uploads",
+    "sandboxes",
     "team_members",
     "teams",
 ]
@@ -182,4 +185,61 @@ leases = Table(
     UniqueConstraint("kind", "subject"),
     Index("leases_by_due_time", "due_at"),
     sqlite_autoincrement=True,
+)
+
+# ``spec`` is the request as it is shown again (secrets masked), ``runtime`` what it takes to adopt
+# the sandbox: set as long as something of it may exist on this machine. All JSON texts.
+sandboxes = Table(
+    "sandboxes",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("account_id", String, nullable=False),
+    Column("team_id", String),
+    Column("name", String, nullable=False),
+    Column("vm", Boolean, nullable=False),
+    Column("status", String, nullable=False),
+    Column("spec", LargeBinary, nullable=False),
+    Column("labels", LargeBinary, nullable=False),
+    Column("notes", LargeBinary, nullable=False),
+    Column("limits", LargeBinary),
+    Column("runtime", LargeBinary),
+    Column("policy", LargeBinary, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("applied_generation", Integer, nullable=False),
+    Column("request_key", String),
+    Column("request_digest", LargeBinary),
+    Column("exit_code", Integer),
+    Column("error_type", String),
+    Column("error_message", String),
+    Column("termination_reason", String),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("terminated_at", Float),
+    UniqueConstraint("account_id", "request_key"),
+    Index("sandboxes_by_account", "account_id"),
+    Index("sandboxes_by_team", "team_id"),
+    Index("sandboxes_by_status", "status"),
+    sqlite_autoincrement=True,
+)
+
+sandbox_labels = Table(
+    "sandbox_labels",
+    metadata,
+    Column("label", String, primary_key=True),
+    Column("sandbox", Integer, primary_key=True),
+)
+
+# Uploads in flight, so that what a killed server or client left of them can be found and removed;
+# ``path`` is the name inside, as bytes.
+sandbox_uploads = Table(
+    "sandbox_uploads",
+    metadata,
+    Column("upload_id", String, primary_key=True),
+    Column("sandbox_id", String, nullable=False),
+    Column("path", LargeBinary, nullable=False),
+    Column("resumable", Boolean, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Index("sandbox_uploads_by_sandbox", "sandbox_id"),
 )

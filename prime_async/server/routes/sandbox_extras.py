@@ -1,0 +1,83 @@
+"""Parts of the sandbox surface that this platform does not have yet: said so, never pretended."""
+
+from __future__ import annotations
+
+import re
+
+from prime_async.server.endpoints import Call, Endpoint, Reply
+from prime_async.server.failures import ErrorAnswer, RequestError
+
+__all__ = ["FIXED", "OF_ONE", "not_here"]
+
+_WORDS = {
+    "checkpoints": "checkpoints of sandboxes",
+    "volumes": "volumes",
+    "networks": "networks between sandboxes",
+    "ssh-session": "SSH sessions",
+    "expose": "exposed ports",
+    "background-jobs": "the batch status of background jobs",
+    "images": "builds and lists of images",
+}
+
+
+def not_here(what: str) -> RequestError:
+    """The 501 for something that this platform does not have."""
+    return RequestError(
+        501, "not_implemented", f"this local platform does not have {what}; the hosted one does"
+    )
+
+
+def _refused(method: str, path: str) -> Endpoint:
+    words = next(words for part, words in _WORDS.items() if f"/{part}" in path)
+
+    async def refuse(call: Call) -> Reply:
+        _ = call.key_text  # malformed ones are refused everywhere alike
+        raise not_here(words)
+
+    # The OpenAPI document names operations by their handlers.
+    refuse.__name__ = re.sub(r"[^a-z]+", "_", f"{method.lower()}{path}").strip("_")
+    return Endpoint(method, path, refuse, f"{words}: not on this platform", {501: ErrorAnswer})
+
+
+FIXED: tuple[Endpoint, ...] = tuple(
+    _refused(method, path)
+    for method, path in (
+        ("GET", "/sandbox/networks"),
+        ("POST", "/sandbox/networks"),
+        ("GET", "/sandbox/networks/{network_id}"),
+        ("DELETE", "/sandbox/networks/{network_id}"),
+        ("PUT", "/sandbox/networks/{network_id}/rules"),
+        ("PUT", "/sandbox/networks/{network_id}/members/{sandbox_id}"),
+        ("DELETE", "/sandbox/networks/{network_id}/members/{sandbox_id}"),
+        ("GET", "/sandbox/volumes"),
+        ("POST", "/sandbox/volumes"),
+        ("GET", "/sandbox/volumes/{name}"),
+        ("DELETE", "/sandbox/volumes/{name}"),
+        ("GET", "/sandbox/checkpoints/{checkpoint_id}"),
+        ("DELETE", "/sandbox/checkpoints/{checkpoint_id}"),
+        ("POST", "/sandbox/checkpoints:batchGet"),
+        ("POST", "/sandbox/background-jobs/status:batchGet"),
+        ("GET", "/sandbox/expose/all"),
+        ("GET", "/images"),
+        ("PATCH", "/images"),
+        ("POST", "/images/build"),
+        ("GET", "/images/build/{build_id}"),
+        ("POST", "/images/build/{build_id}/start"),
+    )
+)
+"""Paths that have to be matched before ``/sandbox/{sandbox_id}``."""
+
+OF_ONE: tuple[Endpoint, ...] = tuple(
+    _refused(method, f"/sandbox/{{sandbox_id}}{path}")
+    for method, path in (
+        ("POST", "/checkpoints"),
+        ("GET", "/checkpoints"),
+        ("DELETE", "/checkpoints"),
+        ("POST", "/volumes/{name}/publish"),
+        ("POST", "/ssh-session"),
+        ("DELETE", "/ssh-session/{session_id}"),
+        ("POST", "/expose"),
+        ("GET", "/expose"),
+        ("DELETE", "/expose/{exposure_id}"),
+    )
+)

@@ -1,0 +1,1 @@
+"""Sandboxes on the embedded platform: their life (`fleet.py`), their commands, their gateway."""

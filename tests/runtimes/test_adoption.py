@@ -1,0 +1,184 @@
+"""Servers and spawners that die: keepers go on, and are found again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+
+from prime_async.local.processes import process_start
+from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
+from prime_async.server.runtimes.errors import CommandLostError
+from prime_async.server.runtimes.protocol import Ending, ExecSpec, SandboxRecord
+from tests.runtimes.boxes import MIB, chunks, finish, sh, spec, until
+
+SERVER = """
+import asyncio, sys
+from pathlib import Path
+import msgspec
+from prime_async.local.processes import process_start
+from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
+from prime_async.server.runtimes.protocol import ExecSpec, SandboxSpec
+
+async def main(store, count):
+    async with BubblewrapRuntime(Path(store)) as runtime:
+        for number in range(count):
+            box = await runtime.start(
+                SandboxSpec(f"adopted-{number}", memory_bytes=256 << 20, disk_bytes=256 << 20,
+                            environment={"SECRET": f"s{number}"})
+            )
+            script = f"echo {number} > file; setsid sleep 300 > /dev/null 2>&1 & echo"
+            command = await box.exec(ExecSpec(("/bin/bash", "-c", script)))
+            await command.wait()
+            await box.exec(ExecSpec(("/bin/sleep", "301")))
+            log = Path(store).parent / f"log-{number}"
+            await box.exec(ExecSpec(("/bin/bash", "-c", "while :; do echo x; sleep 0.1; done"),
+                                    log=log, survives=True))
+            print(msgspec.json.encode(box.record).decode(), flush=True)
+        print("spawner", runtime.spawner.pid, flush=True)
+        await asyncio.sleep(300)
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+def killed_server(store: Path, count: int, *, spawner_too: bool) -> list[SandboxRecord]:
+    """Start a server with sandboxes, kill it -9 (and its spawner), return what it wrote down."""
+    command = [sys.executable, "-c", SERVER, str(store), str(count)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        records = []
+        for line in server.stdout:
+            if line.startswith("spawner"):
+                if spawner_too:
+                    os.kill(int(line.split()[1]), signal.SIGKILL)
+                break
+            records.append(msgspec.json.decode(line, type=SandboxRecord))
+        server.kill()
+    assert len(records) == count
+    return records
+
+
+@pytest.mark.parametrize("spawner_too", [False, True])
+async def test_keepers_outlive_a_killed_server(
+    store: Path, refusal: str, spawner_too: bool
+) -> None:
+    """kill -9 of the server, and of its spawner as well: all adopted, files and jobs intact."""
+    if refusal:
+        pytest.skip(f"no isolation on this machine: {refusal}")
+    records = killed_server(store, 5, spawner_too=spawner_too)
+    async with BubblewrapRuntime(store) as runtime:
+        for number, record in enumerate(records):
+            box = await runtime.adopt(record)
+            assert box is not None
+            done = await sh(box, "cat file; printenv SECRET; pgrep -c -f 'sleep 300'")
+            assert done.stdout == f"{number}\ns{number}\n1\n"
+            await box.files.upload("/app/new", chunks(b"x" * MIB))
+            log = store.parent / f"log-{number}"
+            size = log.stat().st_size
+
+            async def grows(log: Path = log, size: int = size) -> bool:
+                return log.stat().st_size > size
+
+            # What was started to survive did; with the spawner alive, the other command was ended.
+            await until(grows)
+            if not spawner_too:
+                assert (await sh(box, "pgrep -f 'sleep 301'")).stdout == ""
+            assert (await box.stop()).kind is Ending.STOPPED
+        assert [path for path in store.iterdir() if not path.name.startswith(".")] == []
+    assert not any(process_start(record.pid) for record in records)
+
+
+async def test_the_way_out_is_there_again_after_adoption(store: Path, refusal: str) -> None:
+    """The egress proxy listens again, on the same port."""
+    if refusal:
+        pytest.skip(f"no isolation on this machine: {refusal}")
+    record = killed_server(store, 1, spawner_too=False)[0]
+    async with BubblewrapRuntime(store) as runtime:
+        box = await runtime.adopt(record)
+        assert box is not None
+        script = (
+            "exec 3<>/dev/tcp/127.0.0.1/41080; printf 'GET / HTTP/1.1\\r\\n\\r\\n' >&3; head -1 <&3"
+        )
+        assert "400" in (await sh(box, script)).stdout
+        await box.stop()
+
+
+async def test_a_lost_spawner_is_started_anew(isolating: BubblewrapRuntime) -> None:
+    """Its commands are lost, and said so; the sandbox goes on with the next command."""
+    box = await isolating.start(spec())
+    command = await box.exec(ExecSpec(("/bin/sleep", "300")))
+    first = isolating.spawner.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    with pytest.raises(CommandLostError), anyio.fail_after(10):
+        await command.wait()
+    await command.aclose()
+    assert (await sh(box, "echo fine")).stdout == "fine\n"
+    assert isolating.spawner.pid != first
+
+    async def gone() -> bool:
+        return not Path(f"/proc/{command.host_pid}").exists()
+
+    await until(gone)
+
+
+async def test_leaving_with_commands_running(store: Path, refusal: str) -> None:
+    """A server that ends in good order kills what only it could have listened to."""
+    if refusal:
+        pytest.skip(f"no isolation on this machine: {refusal}")
+    async with BubblewrapRuntime(store) as runtime:
+        box = await runtime.start(spec())
+        await box.exec(ExecSpec(("/bin/sleep", "300")))
+        log = store.parent / "log"
+        kept = await box.exec(ExecSpec(("/bin/sleep", "301"), log=log, survives=True))
+    assert process_start(kept.host_pid)
+    async with BubblewrapRuntime(store) as runtime:
+        again = await runtime.adopt(box.record)
+        assert again is not None
+        assert (await sh(again, "pgrep -a sleep")).stdout.count("sleep 30") == 1
+        await again.stop()
+
+
+async def test_many_starts_at_once_and_their_memory(isolating: BubblewrapRuntime) -> None:
+    """All come up, each with its own files, and an idle one holds less than 1 MB."""
+    boxes = []
+
+    async def one() -> None:
+        boxes.append(await isolating.start(spec(memory_bytes=64 * MIB)))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(40):
+            group.start_soon(one)
+    assert len({box.record.pid for box in boxes}) == 40
+    sizes = [_proportional(box.record.pid) for box in boxes]
+    assert max(sizes) < MIB
+    async with anyio.create_task_group() as group:
+        for box in boxes:
+            group.start_soon(box.stop)
+
+
+def _proportional(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+async def test_a_start_that_fails_leaves_nothing(isolating: BubblewrapRuntime, store: Path) -> None:
+    """Neither folder nor groups nor processes; the message is bubblewrap's own."""
+    from prime_async.server.runtimes.errors import SandboxStartError
+    from prime_async.server.runtimes.protocol import Mount
+
+    bad = spec(mounts=(Mount(store / "no-such-folder", "/data"),))
+    with pytest.raises(SandboxStartError, match="no-such-folder"):
+        await isolating.start(bad)
+    assert [path for path in store.iterdir() if not path.name.startswith(".")] == []
+    box = await isolating.start(spec())
+    assert (await finish(await box.exec(ExecSpec(("/bin/true",))))).code == 0

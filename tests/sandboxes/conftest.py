@@ -1,0 +1,33 @@
+"""A double of the platform, a client on it, and a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from prime_async import AsyncSandboxClient, CreateSandboxRequest
+from tests.sandbox_double import SandboxDouble
+
+
+@pytest.fixture
+async def double(tmp_path: Path) -> AsyncIterator[SandboxDouble]:
+    """The platform's double."""
+    folder = tmp_path / "sandbox"
+    folder.mkdir()
+    async with SandboxDouble(folder) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(double: SandboxDouble) -> AsyncIterator[AsyncSandboxClient]:
+    """A client of the double."""
+    async with AsyncSandboxClient(api_key="sk-CANARY", base_url=double.url) as made:
+        yield made
+
+
+@pytest.fixture
+async def box(client: AsyncSandboxClient) -> str:
+    """The id of a sandbox that runs."""
+    return (await client.create(CreateSandboxRequest(name="box", docker_image="python:3.11"))).id

@@ -1,0 +1,41 @@
+"""A platform whose sandboxes are plain processes, and bare HTTP to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.platform import RunningPlatform, running_platform
+from tests.server.clocks import FakeClock
+from tests.server.sandboxes.boxes import Boxes
+from tests.server.sandboxes.double import DoubleRuntime
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """The platform's clock."""
+    return FakeClock()
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> DoubleRuntime:
+    """What runs the sandboxes."""
+    return DoubleRuntime(tmp_path / "double")
+
+
+@pytest.fixture
+async def platform(
+    tmp_path: Path, clock: FakeClock, runtime: DoubleRuntime
+) -> AsyncIterator[RunningPlatform]:
+    """A running platform."""
+    async with running_platform(tmp_path, clock=clock, runtime=lambda: runtime) as running:
+        yield running
+
+
+@pytest.fixture
+async def boxes(platform: RunningPlatform, runtime: DoubleRuntime) -> AsyncIterator[Boxes]:
+    """HTTP to the platform and to the gateways of its sandboxes."""
+    async with Boxes(platform, runtime) as made:
+        yield made
