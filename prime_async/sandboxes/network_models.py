@@ -1,4 +1,6 @@
-"""Wire models of networks between sandboxes, and of SSH sessions."""
+"""Wire models of networks between sandboxes, exposed ports and SSH sessions; see
+:mod:`prime_async.sandboxes.models`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,12 @@ from msgspec import field
 from prime_async.models import Record
 
 __all__ = [
+    "ExposedPort",
     "LanNetwork",
     "LanNetworkList",
     "LanNetworkMember",
     "LanRule",
+    "ListExposedPortsResponse",
     "SSHSession",
 ]
 
@@ -65,6 +69,35 @@ class LanNetworkList(Record):
     """The networks of an account or team."""
 
     networks: list[LanNetwork] = field(default_factory=list)
+
+
+class ExposedPort(Record):
+    """A port of a sandbox that can be reached from outside.
+
+    Attributes:
+        url: where it answers.
+        tls_socket: host and port of the same, for TLS without HTTP.
+        protocol: ``HTTP`` or ``TCP``; a TCP port has `external_port` and `external_endpoint`
+            (host:port).
+        created_at: ISO 8601 text, as sent.
+    """
+
+    exposure_id: str
+    sandbox_id: str
+    port: int
+    name: str | None = None
+    url: str = ""
+    tls_socket: str = ""
+    protocol: str | None = None
+    external_port: int | None = None
+    external_endpoint: str | None = None
+    created_at: str | None = None
+
+
+class ListExposedPortsResponse(Record):
+    """Exposed ports."""
+
+    exposures: list[ExposedPort] = field(default_factory=list)
 
 
 class SSHSession(Record):
