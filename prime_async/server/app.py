@@ -26,6 +26,7 @@ from prime_async.server.routes import (
     local,
     samples,
     sandbox_extras,
+    sandbox_jobs,
     sandboxes,
     service,
 )
@@ -50,6 +51,7 @@ API_ENDPOINTS: tuple[Endpoint, ...] = (
     *hosted.ENDPOINTS,
     *environments.ENDPOINTS,
     *identity.ENDPOINTS,
+    *sandbox_jobs.ENDPOINTS,
     *sandbox_extras.FIXED,
     *sandboxes.ENDPOINTS,
     *sandbox_extras.OF_ONE,

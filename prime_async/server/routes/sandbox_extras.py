@@ -15,7 +15,6 @@ _WORDS = {
     "networks": "networks between sandboxes",
     "ssh-session": "SSH sessions",
     "expose": "exposed ports",
-    "background-jobs": "the batch status of background jobs",
     "images": "builds and lists of images",
 }
 
@@ -56,7 +55,6 @@ FIXED: tuple[Endpoint, ...] = tuple(
         ("GET", "/sandbox/checkpoints/{checkpoint_id}"),
         ("DELETE", "/sandbox/checkpoints/{checkpoint_id}"),
         ("POST", "/sandbox/checkpoints:batchGet"),
-        ("POST", "/sandbox/background-jobs/status:batchGet"),
         ("GET", "/sandbox/expose/all"),
         ("GET", "/images"),
         ("PATCH", "/images"),

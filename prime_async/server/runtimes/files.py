@@ -102,6 +102,11 @@ class SandboxFiles:
         self._touched = touched
         self._threads = CapacityLimiter(_THREADS)
 
+    @property
+    def root(self) -> Root:
+        """What names are resolved below; for work of several steps, in a thread."""
+        return self._root
+
     def close(self) -> None:
         """Let go of the root."""
         self._root.close()

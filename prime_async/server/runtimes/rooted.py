@@ -32,11 +32,12 @@ _NO_MAGICLINKS = 0x02
 _NO_SYMLINKS = 0x04
 _IN_ROOT = 0x10
 _TRIES = 16
+_PROC = 0x9FA0
 
 # File systems that are the kernel speaking: a regular file there is anything but one.
 _NOT_FILES = frozenset(
     {
-        0x9FA0,  # proc
+        _PROC,
         0x62656572,  # sysfs
         0x27E0EB,  # cgroup
         0x63677270,  # cgroup2
@@ -180,6 +181,35 @@ class Root:
             return os.open(f"/proc/self/fd/{reached}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         finally:
             os.close(reached)
+
+    def open_processes(self) -> int:
+        """Open the sandbox's own procfs, as a start for the kernel's notes on its processes.
+
+        Nothing else is accepted in its place; below it, only the kernel has made names.
+
+        Raises:
+            OSError: there is no procfs in this root.
+        """
+        flags = os.O_RDONLY | os.O_DIRECTORY
+        found = self._openat2(self._descriptor, "/proc", flags, _IN_ROOT | _NO_SYMLINKS)
+        if _file_system(found) != _PROC:
+            os.close(found)
+            raise FileNotFoundError(errno.ENOENT, "there is no procfs", "/proc")
+        return found
+
+    def open_in(self, directory: int, path: str) -> int:
+        """Open a regular file in an open directory for reading, never through a link.
+
+        One call less than :meth:`open_file`, where many small files are read.
+
+        Raises:
+            SandboxFileError, OSError: there is none, or it is something else.
+        """
+        descriptor = self._openat2(directory, path, os.O_RDONLY, _IN_ROOT | _NO_SYMLINKS)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise SandboxFileError("it is not a regular file", path=path, code="not_regular")
+        return descriptor
 
     def open_directory(self, path: str, *, follow: bool = True) -> int:
         """Open a directory for reading its entries and as a start for names in it."""

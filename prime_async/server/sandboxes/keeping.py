@@ -1,7 +1,8 @@
 """What ends sandboxes by time: their own limits, the silence of their users, a client that is gone.
 
 Each is a lease in the store, so it is kept over restarts. Time in which the platform did not run
-counts for a sandbox's life time, but not as its client's or its users' silence.
+counts for a sandbox's life time, but not as its client's or its users' silence. A command that
+runs counts as use, and so does a background job, which no client may be watching.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from prime_async.server.leases import Lease, LeaseLostError, Leases
 from prime_async.server.logs import log_event
 from prime_async.server.sandboxes.endings import End
 from prime_async.server.sandboxes.fleet import Fleet, Live
+from prime_async.server.sandboxes.jobs import Jobs
 from prime_async.server.store import leases as store
 from prime_async.server.store.database import Database
 
@@ -66,9 +68,12 @@ def add_leases(
 class Keeping:
     """Renews and ends the leases of sandboxes."""
 
-    def __init__(self, fleet: Fleet, leases: Leases, database: Database, clock: Clock) -> None:
+    def __init__(
+        self, fleet: Fleet, leases: Leases, jobs: Jobs, database: Database, clock: Clock
+    ) -> None:
         self._fleet = fleet
         self._leases = leases
+        self._jobs = jobs
         self._database = database
         self._clock = clock
         for kind, end in _ENDS.items():
@@ -105,15 +110,17 @@ class Keeping:
                 log_event(logging.WARNING, "use_not_noted", error=error)
 
     async def _note_use(self) -> None:
+        watched = [live for live in self._fleet.live.values() if live.idle_seconds is not None]
+        working = await self._jobs.any_runs(live.running for live in watched if not live.busy)
         now = self._clock.now()
-        for sandbox_id, live in list(self._fleet.live.items()):
-            if live.idle_seconds is not None and _used_lately(live, now):
-                lease = self._leases.get(_IDLE, sandbox_id)
+        for live in watched:
+            if live.running.id in working:
+                live.used_at = now
+            lease = self._leases.get(_IDLE, live.running.id)
+            if lease is not None and _used_lately(live, now):
+                assert live.idle_seconds is not None
                 seconds = live.idle_seconds + TICK_SECONDS
-                if lease is not None:
-                    await self._renew(
-                        lease, seconds if live.busy else seconds - (now - live.used_at)
-                    )
+                await self._renew(lease, seconds if live.busy else seconds - (now - live.used_at))
 
     async def _renew(self, lease: Lease, seconds: float) -> None:
         try:

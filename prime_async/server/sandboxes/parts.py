@@ -21,6 +21,7 @@ from prime_async.server.sandboxes.choices import Choices, read_choices
 from prime_async.server.sandboxes.fleet import Fleet
 from prime_async.server.sandboxes.host import MakeRuntime, RuntimeHost
 from prime_async.server.sandboxes.images import Catalogue
+from prime_async.server.sandboxes.jobs import Jobs
 from prime_async.server.sandboxes.keeping import Keeping
 from prime_async.server.sandboxes.tokens import Tokens
 from prime_async.server.sandboxes.transfers import Transfers
@@ -44,6 +45,7 @@ class Sandboxes:
     tasks: Tasks
     runtime_tasks: Tasks
     fleet: Fleet
+    jobs: Jobs
     keeping: Keeping
     transfers: Transfers
     catalogue: Catalogue
@@ -67,6 +69,7 @@ class Sandboxes:
         choices = Choices(config.sandbox_network, config.sandbox_runtime)
         host = RuntimeHost(runtime, runtime_tasks)
         fleet = Fleet(config, database, clock, tasks, metrics, host)
+        jobs = Jobs()
         return cls(
             config,
             clock,
@@ -74,7 +77,8 @@ class Sandboxes:
             tasks,
             runtime_tasks,
             fleet,
-            Keeping(fleet, leases, database, clock),
+            jobs,
+            Keeping(fleet, leases, jobs, database, clock),
             Transfers(fleet, database, clock),
             Catalogue(),
             choices,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,7 @@ __all__ = [
     "drop_upload",
     "find",
     "find_any",
+    "find_many",
     "find_upload",
     "forget",
     "leftovers",
@@ -53,6 +54,7 @@ LEASE_KINDS = ("sandbox-client", "sandbox-idle", "sandbox-time")
 
 _ENDED = tuple(sorted(ENDED_STATUSES))
 _BY_ID = select(table).where(table.c.id == bindparam("id"))
+_BY_IDS = select(table).where(table.c.id.in_(bindparam("ids", expanding=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +87,18 @@ def by_key(connection: Connection, account_id: str, key: str) -> RowMapping | No
 def find(connection: Connection, sandbox_id: str, caller: Caller) -> RowMapping | None:
     """A sandbox of the caller or one of his teams."""
     row = find_any(connection, sandbox_id)
-    if row is None:
-        return None
+    return row if row is not None and _is_of(row, caller) else None
+
+
+def find_many(connection: Connection, ids: Iterable[str], caller: Caller) -> dict[str, RowMapping]:
+    """Those of some sandboxes that are the caller's or one of his teams', by id."""
+    rows = connection.execute(_BY_IDS, {"ids": list(ids)}).mappings()
+    return {row["id"]: row for row in rows if _is_of(row, caller)}
+
+
+def _is_of(row: RowMapping, caller: Caller) -> bool:
     team = row["team_id"]
-    mine = row["account_id"] == caller.account.id if team is None else team in caller.teams
-    return row if mine else None
+    return row["account_id"] == caller.account.id if team is None else team in caller.teams
 
 
 def find_any(connection: Connection, sandbox_id: str) -> RowMapping | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from prime_async.connect import Decoder, decode_end, encode_envelope
 from prime_async.connect.failures import Failure
 from prime_async.sandboxes.wire import (
     CommandSpec,
+    Ended,
     Event,
     Started,
     StartRequest,
@@ -137,6 +139,33 @@ class Boxes(Wire):
             yield Followed(response)
         finally:
             response.close()
+
+    async def end_all(self) -> None:
+        """Leave no sandbox behind."""
+        assert (await self.post("/local/end-all")).status == 200
+
+    async def sh(self, sandbox_id: str, command: str) -> str:
+        """Run a shell command that has to succeed; what it wrote."""
+        events, failure = await self.run(sandbox_id, command)
+        assert failure is None, failure
+        assert isinstance(events[-1], Ended), events
+        assert events[-1].exit_code == 0, (command, events)
+        return written(events).decode()
+
+    async def launch(self, sandbox_id: str, job_id: str, command: str) -> None:
+        """Start a background job, with the files that clients and platform agree on."""
+        job = f"/tmp/job_{job_id}"
+        inner = (
+            f"echo $$ > {job}.launch/pid; echo started; exec >/dev/null 2>&1; "
+            f"({command}) > {job}.stdout.log 2> {job}.stderr.log; echo $? > {job}.exit"
+        )
+        script = f"mkdir {job}.launch && ack=$(nohup sh -c {shlex.quote(inner)} < /dev/null 2>&1 &)"
+        await self.sh(sandbox_id, f'{script}; test "$ack" = started')
+
+    async def jobs(self, *jobs: tuple[str, str]) -> Reply:
+        """The statuses of jobs, given as sandbox and name."""
+        body = [{"sandbox_id": sandbox_id, "job_id": job_id} for sandbox_id, job_id in jobs]
+        return await self.post("/sandbox/background-jobs/status:batchGet", {"jobs": body})
 
     async def run(self, sandbox_id: str, command: str, **fields: Any) -> tuple[list[Event], Any]:
         """Run a shell command to its end; the events and how the stream failed."""

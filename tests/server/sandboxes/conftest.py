@@ -39,3 +39,13 @@ async def boxes(platform: RunningPlatform, runtime: DoubleRuntime) -> AsyncItera
     """HTTP to the platform and to the gateways of its sandboxes."""
     async with Boxes(platform, runtime) as made:
         yield made
+
+
+@pytest.fixture
+async def isolated(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Boxes]:
+    """HTTP to a platform whose sandboxes are real ones; they are gone in the end."""
+    async with running_platform(tmp_path, clock=clock) as running, Boxes(running) as made:
+        try:
+            yield made
+        finally:
+            await made.end_all()
