@@ -36,6 +36,9 @@ if TYPE_CHECKING:
         BatchStatusUnsupportedError as BatchStatusUnsupportedError,
     )
     from prime_async.errors import (
+        CheckpointFailedError as CheckpointFailedError,
+    )
+    from prime_async.errors import (
         CommandTimeoutError as CommandTimeoutError,
     )
     from prime_async.errors import (
@@ -60,10 +63,19 @@ if TYPE_CHECKING:
         ForbiddenError as ForbiddenError,
     )
     from prime_async.errors import (
+        ImageBuildError as ImageBuildError,
+    )
+    from prime_async.errors import (
         InvalidEvaluationError as InvalidEvaluationError,
     )
     from prime_async.errors import (
         InvalidSampleError as InvalidSampleError,
+    )
+    from prime_async.errors import (
+        LanJoinError as LanJoinError,
+    )
+    from prime_async.errors import (
+        LanJoinTimeoutError as LanJoinTimeoutError,
     )
     from prime_async.errors import (
         LocalPlatformError as LocalPlatformError,
@@ -73,6 +85,9 @@ if TYPE_CHECKING:
     )
     from prime_async.errors import (
         NotFoundError as NotFoundError,
+    )
+    from prime_async.errors import (
+        NotImplementedByPlatformError as NotImplementedByPlatformError,
     )
     from prime_async.errors import (
         OversizedSamplesError as OversizedSamplesError,
@@ -209,6 +224,33 @@ if TYPE_CHECKING:
     from prime_async.models import (
         Record as Record,
     )
+    from prime_async.sandboxes.access import (
+        AsyncSandboxAccess as AsyncSandboxAccess,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        BatchCheckpointResponse as BatchCheckpointResponse,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        CheckpointDeleteError as CheckpointDeleteError,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        CheckpointLookupError as CheckpointLookupError,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        DeleteSandboxCheckpointsResponse as DeleteSandboxCheckpointsResponse,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        SandboxCheckpoint as SandboxCheckpoint,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        Volume as Volume,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        VolumeListResponse as VolumeListResponse,
+    )
+    from prime_async.sandboxes.checkpoints import (
+        AsyncSandboxCheckpoints as AsyncSandboxCheckpoints,
+    )
     from prime_async.sandboxes.client import (
         AsyncSandboxClient as AsyncSandboxClient,
     )
@@ -269,6 +311,27 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.models import (
         SandboxStatusSnapshot as SandboxStatusSnapshot,
     )
+    from prime_async.sandboxes.network_models import (
+        ExposedPort as ExposedPort,
+    )
+    from prime_async.sandboxes.network_models import (
+        LanNetwork as LanNetwork,
+    )
+    from prime_async.sandboxes.network_models import (
+        LanNetworkMember as LanNetworkMember,
+    )
+    from prime_async.sandboxes.network_models import (
+        LanRule as LanRule,
+    )
+    from prime_async.sandboxes.network_models import (
+        ListExposedPortsResponse as ListExposedPortsResponse,
+    )
+    from prime_async.sandboxes.network_models import (
+        SSHSession as SSHSession,
+    )
+    from prime_async.sandboxes.networks import (
+        AsyncSandboxNetworks as AsyncSandboxNetworks,
+    )
     from prime_async.sandboxes.output import (
         OutputLine as OutputLine,
     )
@@ -299,6 +362,9 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.treerules import (
         TreeTransfer as TreeTransfer,
     )
+    from prime_async.sandboxes.volumes import (
+        AsyncVolumes as AsyncVolumes,
+    )
     from prime_async.transport import (
         RetryPolicy as RetryPolicy,
     )
@@ -311,20 +377,29 @@ __all__ = [
     "AsyncCommandStream",
     "AsyncEvalsClient",
     "AsyncProcessStream",
+    "AsyncSandboxAccess",
+    "AsyncSandboxCheckpoints",
     "AsyncSandboxClient",
     "AsyncSandboxCommands",
     "AsyncSandboxControl",
     "AsyncSandboxFiles",
+    "AsyncSandboxNetworks",
     "AsyncSandboxProcess",
+    "AsyncVolumes",
     "BadRequestError",
+    "BatchCheckpointResponse",
     "BatchSandboxStatusResponse",
     "BatchStatusUnsupportedError",
     "BulkDeleteSandboxResponse",
+    "CheckpointDeleteError",
+    "CheckpointFailedError",
+    "CheckpointLookupError",
     "CommandResponse",
     "CommandTimeoutError",
     "ConfigError",
     "ConflictError",
     "CreateSandboxRequest",
+    "DeleteSandboxCheckpointsResponse",
     "DownloadTimeoutError",
     "EgressPolicyStatus",
     "EnvironmentNotFoundError",
@@ -333,20 +408,29 @@ __all__ = [
     "Evaluation",
     "EvaluationList",
     "EvaluationNotFoundError",
+    "ExposedPort",
     "FileCheck",
     "FileInfo",
     "FileUploadResponse",
     "ForbiddenError",
     "HostedEvaluation",
+    "ImageBuildError",
     "InterruptedPush",
     "InvalidEvaluationError",
     "InvalidSampleError",
+    "LanJoinError",
+    "LanJoinTimeoutError",
+    "LanNetwork",
+    "LanNetworkMember",
+    "LanRule",
+    "ListExposedPortsResponse",
     "LocalPlatformError",
     "MethodNotAllowedError",
     "NotFoundError",
+    "NotImplementedByPlatformError",
+    "OutputLine",
     "OversizedLine",
     "OversizedSamplesError",
-    "OutputLine",
     "PartialOutput",
     "PartialPushError",
     "PayloadTooLargeError",
@@ -363,9 +447,11 @@ __all__ = [
     "ResultRun",
     "ResumeToken",
     "RetryPolicy",
+    "SSHSession",
     "SamplePage",
     "Sandbox",
     "SandboxBulkWaitError",
+    "SandboxCheckpoint",
     "SandboxEgressPolicy",
     "SandboxFileNotFoundError",
     "SandboxFileTooLargeError",
@@ -393,6 +479,8 @@ __all__ = [
     "UsageError",
     "ValidationError",
     "ValueEncodingError",
+    "Volume",
+    "VolumeListResponse",
     "VolumeMount",
     "WrongLoopError",
     "__version__",
@@ -414,20 +502,29 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncCommandStream": "prime_async.sandboxes.command_stream",
         "AsyncEvalsClient": "prime_async.evals.client",
         "AsyncProcessStream": "prime_async.sandboxes.processes",
+        "AsyncSandboxAccess": "prime_async.sandboxes.access",
+        "AsyncSandboxCheckpoints": "prime_async.sandboxes.checkpoints",
         "AsyncSandboxClient": "prime_async.sandboxes.client",
         "AsyncSandboxCommands": "prime_async.sandboxes.execution",
         "AsyncSandboxControl": "prime_async.sandboxes.control",
         "AsyncSandboxFiles": "prime_async.sandboxes.storage",
+        "AsyncSandboxNetworks": "prime_async.sandboxes.networks",
         "AsyncSandboxProcess": "prime_async.sandboxes.processes",
+        "AsyncVolumes": "prime_async.sandboxes.volumes",
         "BadRequestError": "prime_async.errors",
+        "BatchCheckpointResponse": "prime_async.sandboxes.checkpoint_models",
         "BatchSandboxStatusResponse": "prime_async.sandboxes.models",
         "BatchStatusUnsupportedError": "prime_async.errors",
         "BulkDeleteSandboxResponse": "prime_async.sandboxes.models",
+        "CheckpointDeleteError": "prime_async.sandboxes.checkpoint_models",
+        "CheckpointFailedError": "prime_async.errors",
+        "CheckpointLookupError": "prime_async.sandboxes.checkpoint_models",
         "CommandResponse": "prime_async.sandboxes.models",
         "CommandTimeoutError": "prime_async.errors",
         "ConfigError": "prime_async.errors",
         "ConflictError": "prime_async.errors",
         "CreateSandboxRequest": "prime_async.sandboxes.requests",
+        "DeleteSandboxCheckpointsResponse": "prime_async.sandboxes.checkpoint_models",
         "DownloadTimeoutError": "prime_async.errors",
         "EgressPolicyStatus": "prime_async.sandboxes.models",
         "EnvironmentNotFoundError": "prime_async.errors",
@@ -436,20 +533,29 @@ __getattr__, __dir__ = lazy_exports(
         "Evaluation": "prime_async.evals.models",
         "EvaluationList": "prime_async.evals.models",
         "EvaluationNotFoundError": "prime_async.errors",
+        "ExposedPort": "prime_async.sandboxes.network_models",
         "FileCheck": "prime_async.evals.files",
         "FileInfo": "prime_async.sandboxes.models",
         "FileUploadResponse": "prime_async.sandboxes.models",
         "ForbiddenError": "prime_async.errors",
         "HostedEvaluation": "prime_async.evals.models",
+        "ImageBuildError": "prime_async.errors",
         "InterruptedPush": "prime_async.evals.sync",
         "InvalidEvaluationError": "prime_async.errors",
         "InvalidSampleError": "prime_async.errors",
+        "LanJoinError": "prime_async.errors",
+        "LanJoinTimeoutError": "prime_async.errors",
+        "LanNetwork": "prime_async.sandboxes.network_models",
+        "LanNetworkMember": "prime_async.sandboxes.network_models",
+        "LanRule": "prime_async.sandboxes.network_models",
+        "ListExposedPortsResponse": "prime_async.sandboxes.network_models",
         "LocalPlatformError": "prime_async.errors",
         "MethodNotAllowedError": "prime_async.errors",
         "NotFoundError": "prime_async.errors",
+        "NotImplementedByPlatformError": "prime_async.errors",
+        "OutputLine": "prime_async.sandboxes.output",
         "OversizedLine": "prime_async.evals.files",
         "OversizedSamplesError": "prime_async.errors",
-        "OutputLine": "prime_async.sandboxes.output",
         "PartialOutput": "prime_async.sandboxes.commands",
         "PartialPushError": "prime_async.errors",
         "PayloadTooLargeError": "prime_async.errors",
@@ -466,9 +572,11 @@ __getattr__, __dir__ = lazy_exports(
         "ResultRun": "prime_async.evals.verifiers",
         "ResumeToken": "prime_async.evals.receipts",
         "RetryPolicy": "prime_async.transport",
+        "SSHSession": "prime_async.sandboxes.network_models",
         "SamplePage": "prime_async.evals.models",
         "Sandbox": "prime_async.sandboxes.models",
         "SandboxBulkWaitError": "prime_async.errors",
+        "SandboxCheckpoint": "prime_async.sandboxes.checkpoint_models",
         "SandboxEgressPolicy": "prime_async.sandboxes.models",
         "SandboxFileNotFoundError": "prime_async.errors",
         "SandboxFileTooLargeError": "prime_async.errors",
@@ -496,6 +604,8 @@ __getattr__, __dir__ = lazy_exports(
         "UsageError": "prime_async.errors",
         "ValidationError": "prime_async.errors",
         "ValueEncodingError": "prime_async.errors",
+        "Volume": "prime_async.sandboxes.checkpoint_models",
+        "VolumeListResponse": "prime_async.sandboxes.checkpoint_models",
         "VolumeMount": "prime_async.sandboxes.requests",
         "WrongLoopError": "prime_async.errors",
         "__version__": "prime_async._version",

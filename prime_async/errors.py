@@ -10,6 +10,10 @@
     ├── SandboxNotRunningError (RuntimeError)   .sandbox_id .status .error_type .command
     │   ├── SandboxOOMError, SandboxTimeoutError, SandboxImagePullError
     ├── SandboxBulkWaitError (RuntimeError)   .failures .statuses: of a wait for many
+    ├── CheckpointFailedError (RuntimeError)   .checkpoint_id .state: it never becomes durable
+    ├── LanJoinError (RuntimeError)       .sandbox_id .network_id: it runs, but not in its network
+    │   └── LanJoinTimeoutError (TimeoutError)
+    ├── ImageBuildError (RuntimeError)    .build_id .status: an image that was not built
     ├── CommandTimeoutError (RuntimeError, TimeoutError)   .stdout .stderr .elapsed: what it wrote
     ├── UploadTimeoutError, DownloadTimeoutError (RuntimeError, TimeoutError)   .file_path
     └── APIError                          .status .code .detail .request_id .ambiguous …
@@ -21,6 +25,7 @@
         │   ForbiddenError 403, NotFoundError 404, MethodNotAllowedError 405,
         │   ConflictError 409, PayloadTooLargeError 413, ValidationError 422,
         │   RateLimitError 429, ServerError 5xx
+        ├── NotImplementedByPlatformError 501 (ServerError)
         ├── SandboxNotFoundError (NotFoundError)         .sandbox_id
         ├── SandboxFileNotFoundError (NotFoundError)
         ├── SandboxFileTooLargeError (PayloadTooLargeError)
@@ -53,6 +58,7 @@ __all__ = [
     "APITimeoutError",
     "BadRequestError",
     "BatchStatusUnsupportedError",
+    "CheckpointFailedError",
     "CommandTimeoutError",
     "ConfigError",
     "ConflictError",
@@ -61,11 +67,15 @@ __all__ = [
     "EvalsAPIError",
     "EvaluationNotFoundError",
     "ForbiddenError",
+    "ImageBuildError",
     "InvalidEvaluationError",
     "InvalidSampleError",
+    "LanJoinError",
+    "LanJoinTimeoutError",
     "LocalPlatformError",
     "MethodNotAllowedError",
     "NotFoundError",
+    "NotImplementedByPlatformError",
     "OversizedSamplesError",
     "PartialPushError",
     "PayloadTooLargeError",
@@ -309,6 +319,10 @@ class ServerError(APIError):
     """HTTP 5xx."""
 
 
+class NotImplementedByPlatformError(ServerError):
+    """HTTP 501: this platform does not have what was asked for; another one may."""
+
+
 class EvalsAPIError(APIError):
     """Base of the errors particular to evaluations."""
 
@@ -471,6 +485,60 @@ class SandboxBulkWaitError(PrimeError, RuntimeError):
         self.statuses = statuses
 
 
+class CheckpointFailedError(PrimeError, RuntimeError):
+    """A checkpoint that was waited for failed, or is being deleted.
+
+    Attributes:
+        checkpoint_id: which one.
+        state: its state, ``FAILED`` or ``DELETING``.
+        reason: what the platform says about it, or None.
+    """
+
+    def __init__(self, checkpoint_id: str, state: str, reason: str | None = None) -> None:
+        what = f"checkpoint {checkpoint_id} does not become durable: it is {state}"
+        PrimeError.__init__(self, f"{what}; {reason}" if reason else what)
+        self.checkpoint_id = checkpoint_id
+        self.state = state
+        self.reason = reason
+
+
+class LanJoinError(PrimeError, RuntimeError):
+    """A sandbox runs, but did not become a member of the network that it was to join.
+
+    Attributes:
+        sandbox_id, network_id: which one, and where.
+    """
+
+    def __init__(
+        self, sandbox_id: str, network_id: str, message: str, *, hint: str | None = None
+    ) -> None:
+        what = f"sandbox {sandbox_id} did not join network {network_id}: {message}"
+        PrimeError.__init__(self, what, hint=hint)
+        self.sandbox_id = sandbox_id
+        self.network_id = network_id
+
+
+class LanJoinTimeoutError(LanJoinError, TimeoutError):
+    """The network did not let a sandbox in in time; waiting for the sandbox again goes on."""
+
+
+class ImageBuildError(PrimeError, RuntimeError):
+    """An image was not built.
+
+    Attributes:
+        build_id: which build.
+        status: how it ended, ``FAILED`` or ``CANCELLED``.
+        reason: what the platform says about it, or None.
+    """
+
+    def __init__(self, build_id: str, status: str, reason: str | None = None) -> None:
+        what = f"image build {build_id} ended: {status}"
+        PrimeError.__init__(self, f"{what}; {reason}" if reason else what)
+        self.build_id = build_id
+        self.status = status
+        self.reason = reason
+
+
 class CommandTimeoutError(PrimeError, RuntimeError, TimeoutError):
     """A command in a sandbox did not end in time; it was told to end.
 
@@ -552,11 +620,10 @@ _BY_STATUS: dict[int, type[APIError]] = {
     413: PayloadTooLargeError,
     422: ValidationError,
     429: RateLimitError,
+    501: NotImplementedByPlatformError,
 }
 
 
 def error_class_for_status(status: int) -> type[APIError]:
     """Return the class that stands for an HTTP status."""
-    if status >= 500:
-        return ServerError
-    return _BY_STATUS.get(status, APIError)
+    return _BY_STATUS.get(status, ServerError if status >= 500 else APIError)

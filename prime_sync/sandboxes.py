@@ -8,7 +8,18 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from prime_async.sandboxes.access import AsyncSandboxAccess
 from prime_async.sandboxes.attachment import Attachment
+from prime_async.sandboxes.checkpoint_models import (
+    BatchCheckpointResponse,
+    CheckpointDeleteError,
+    CheckpointLookupError,
+    DeleteSandboxCheckpointsResponse,
+    SandboxCheckpoint,
+    Volume,
+    VolumeListResponse,
+)
+from prime_async.sandboxes.checkpoints import DURABLE_SECONDS, AsyncSandboxCheckpoints
 from prime_async.sandboxes.client import AsyncSandboxClient
 from prime_async.sandboxes.command_stream import AsyncCommandStream
 from prime_async.sandboxes.commands import CommandOptions, PartialOutput, partial_output
@@ -32,6 +43,15 @@ from prime_async.sandboxes.models import (
     SandboxStatusLookupError,
     SandboxStatusSnapshot,
 )
+from prime_async.sandboxes.network_models import (
+    ExposedPort,
+    LanNetwork,
+    LanNetworkMember,
+    LanRule,
+    ListExposedPortsResponse,
+    SSHSession,
+)
+from prime_async.sandboxes.networks import AsyncSandboxNetworks
 from prime_async.sandboxes.output import OutputLine
 from prime_async.sandboxes.pace import OnProgress, TransferProgress
 from prime_async.sandboxes.processes import AsyncProcessStream, AsyncSandboxProcess
@@ -39,6 +59,7 @@ from prime_async.sandboxes.requests import CreateSandboxRequest, StartCommand, V
 from prime_async.sandboxes.running import OnOutput
 from prime_async.sandboxes.storage import AsyncSandboxFiles
 from prime_async.sandboxes.treerules import SkippedEntry, TreeTransfer
+from prime_async.sandboxes.volumes import MAX_PAGE, AsyncVolumes
 from prime_sync._bridge import BRIDGE, Mailbox
 from prime_sync.api import APIClient
 from prime_sync.resources import ResourceClient
@@ -49,26 +70,40 @@ if TYPE_CHECKING:
     from prime_sync._bridge import CloseableIterator
 
 __all__ = [
+    "BatchCheckpointResponse",
     "BatchSandboxStatusResponse",
     "BulkDeleteSandboxResponse",
+    "CheckpointDeleteError",
+    "CheckpointLookupError",
     "CommandResponse",
     "CommandStream",
     "CreateSandboxRequest",
+    "DeleteSandboxCheckpointsResponse",
     "EgressPolicyStatus",
     "ErrorContext",
+    "ExposedPort",
     "FileInfo",
     "FileUploadResponse",
+    "LanNetwork",
+    "LanNetworkMember",
+    "LanRule",
+    "ListExposedPortsResponse",
     "OutputLine",
     "PartialOutput",
     "ProcessStream",
     "ReadFileResponse",
+    "SSHSession",
     "Sandbox",
+    "SandboxAccess",
+    "SandboxCheckpoint",
+    "SandboxCheckpoints",
     "SandboxClient",
     "SandboxCommands",
     "SandboxControl",
     "SandboxEgressPolicy",
     "SandboxFiles",
     "SandboxListResponse",
+    "SandboxNetworks",
     "SandboxProcess",
     "SandboxStatus",
     "SandboxStatusLookupError",
@@ -77,7 +112,10 @@ __all__ = [
     "StartCommand",
     "TransferProgress",
     "TreeTransfer",
+    "Volume",
+    "VolumeListResponse",
     "VolumeMount",
+    "Volumes",
     "partial_output",
 ]
 
@@ -291,7 +329,7 @@ class SandboxControl(ResourceClient):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Wait until a sandbox runs and a command in it answers.
+        """Wait until a sandbox runs and a command in it answers, and it is in its network.
 
         Args:
             sandbox_id: which one.
@@ -303,6 +341,7 @@ class SandboxControl(ResourceClient):
         Raises:
             SandboxNotRunningError: it ended, or the time was over; the child of its reason.
             SandboxNotFoundError: there is no such sandbox.
+            LanJoinError: it runs, and did not join the network of its request in 120 seconds.
             APITimeoutError: `timeout` was over first.
         """
         BRIDGE.call(
@@ -323,7 +362,8 @@ class SandboxControl(ResourceClient):
         *,
         timeout: float | None = None,
     ) -> dict[str, str]:
-        """Wait until all of many sandboxes run and answer; returns ``{id: "RUNNING"}``.
+        """Wait until all of many sandboxes run, answer and are in their networks; returns
+        ``{id: "RUNNING"}``.
 
         They are waited for side by side, their statuses asked for a hundred at a time.
 
@@ -1014,13 +1054,527 @@ class SandboxFiles(SandboxCommands):
         )
 
 
-class SandboxClient(SandboxFiles):
+class SandboxCheckpoints(SandboxFiles):
+    """Keeps the files of sandboxes; the fifth part of :class:`SandboxClient`.
+
+    A sandbox is made from a checkpoint with ``CreateSandboxRequest(checkpoint_id=...)``, in place
+    of an image.
+    """
+
+    _async: AsyncSandboxCheckpoints
+    _twin = AsyncSandboxCheckpoints
+
+    def checkpoint(self, sandbox_id: str, *, timeout: float | None = None) -> SandboxCheckpoint:
+        """Begin to keep the files of a sandbox, which goes on running.
+
+        The checkpoint can be used when :meth:`wait_for_checkpoint` returns. When the outcome of
+        the request is unknown it is not sent again: the checkpoints of the sandbox are compared
+        with those before.
+
+        Args:
+            sandbox_id: which one.
+            timeout: seconds in all; default 60, and up to 10 more to find out what became of it.
+
+        Raises:
+            SandboxNotFoundError: there is no such sandbox.
+            APIError: it could not be made; ``.ambiguous`` when it may have been.
+        """
+        return BRIDGE.call(self._async.checkpoint(sandbox_id, timeout=timeout))
+
+    def list_checkpoints(
+        self,
+        sandbox_id: str,
+        checkpoint_id: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> list[SandboxCheckpoint]:
+        """Return the checkpoints of a sandbox, the oldest first.
+
+        Args:
+            sandbox_id: which one; it may have ended.
+            checkpoint_id: only this one.
+            timeout: seconds in all; default 60.
+
+        Raises:
+            SandboxNotFoundError: there is no such sandbox.
+        """
+        return BRIDGE.call(self._async.list_checkpoints(sandbox_id, checkpoint_id, timeout=timeout))
+
+    def get_checkpoint(
+        self,
+        checkpoint_id: str,
+        *,
+        timeout: float | None = None,
+    ) -> SandboxCheckpoint:
+        """Return one checkpoint.
+
+        Raises:
+            NotFoundError: there is no such checkpoint.
+        """
+        return BRIDGE.call(self._async.get_checkpoint(checkpoint_id, timeout=timeout))
+
+    def delete_checkpoint(self, checkpoint_id: str, *, timeout: float | None = None) -> None:
+        """Delete a checkpoint.
+
+        Raises:
+            NotFoundError: there is no such checkpoint.
+            ConflictError: it is not durable yet, or a sandbox that runs builds on it.
+        """
+        BRIDGE.call(self._async.delete_checkpoint(checkpoint_id, timeout=timeout))
+
+    def delete_sandbox_checkpoints(
+        self,
+        sandbox_id: str,
+        *,
+        timeout: float | None = None,
+    ) -> DeleteSandboxCheckpointsResponse:
+        """Delete all checkpoints of a sandbox; those that could not be deleted are in ``errors``.
+
+        Raises:
+            SandboxNotFoundError: there is no such sandbox.
+        """
+        return BRIDGE.call(self._async.delete_sandbox_checkpoints(sandbox_id, timeout=timeout))
+
+    def get_checkpoints(
+        self,
+        checkpoint_ids: Sequence[str],
+        *,
+        timeout: float | None = None,
+    ) -> BatchCheckpointResponse:
+        """Return up to 100 checkpoints, in one request where the platform can.
+
+        Raises:
+            UsageError: none, more than 100, or one twice.
+        """
+        return BRIDGE.call(self._async.get_checkpoints(checkpoint_ids, timeout=timeout))
+
+    def wait_for_checkpoint(
+        self,
+        checkpoint_id: str,
+        timeout_seconds: float = DURABLE_SECONDS,
+        *,
+        timeout: float | None = None,
+    ) -> SandboxCheckpoint:
+        """Wait until sandboxes can be made from a checkpoint, and return it.
+
+        All that wait at a time are asked for together.
+
+        Args:
+            checkpoint_id: which one.
+            timeout_seconds: seconds in all; ``math.inf`` is unlimited.
+            timeout: the same under the name that it has everywhere; goes before.
+
+        Raises:
+            NotFoundError: there is no such checkpoint.
+            CheckpointFailedError: it failed, or is being deleted.
+            APITimeoutError: it took too long.
+        """
+        return BRIDGE.call(
+            self._async.wait_for_checkpoint(checkpoint_id, timeout_seconds, timeout=timeout),
+        )
+
+
+class SandboxNetworks(SandboxCheckpoints):
+    """Says what sandboxes may reach, and connects them; the sixth part of
+    :class:`SandboxClient`.
+    """
+
+    _async: AsyncSandboxNetworks
+    _twin = AsyncSandboxNetworks
+
+    def get_network(self, sandbox_id: str, *, timeout: float | None = None) -> EgressPolicyStatus:
+        """Return what a sandbox may reach, and whether that is in force.
+
+        Raises:
+            SandboxNotFoundError: there is no such sandbox.
+        """
+        return BRIDGE.call(self._async.get_network(sandbox_id, timeout=timeout))
+
+    def set_network(
+        self,
+        sandbox_id: str,
+        *,
+        allow: Sequence[str] | None = None,
+        deny: Sequence[str] | None = None,
+        timeout: float | None = None,
+    ) -> EgressPolicyStatus:
+        """Say what a sandbox may reach, in place of what held before.
+
+        Entries are hosts, ``*.`` and a host, IPv4 addresses and networks, each with an optional
+        ``:port`` or ``:low-high``; hosts take the ports 80 and 443 only.
+
+        Args:
+            sandbox_id: which one.
+            allow: all that it may reach; ``["*"]`` is everything.
+            deny: all that it may not reach; ``["*"]`` is everything.
+            timeout: seconds in all; default 60.
+
+        Raises:
+            UsageError: not exactly one list, an empty one, ``*`` beside others, or a wrong entry.
+            SandboxNotFoundError: there is no such sandbox.
+        """
+        return BRIDGE.call(
+            self._async.set_network(sandbox_id, allow=allow, deny=deny, timeout=timeout),
+        )
+
+    def create_lan_network(
+        self,
+        name: str,
+        team_id: str | None = None,
+        rules: Sequence[LanRule] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> LanNetwork:
+        """Make a network between virtual machines.
+
+        A sandbox joins it with ``CreateSandboxRequest(lan_network_id=...)`` or
+        :meth:`add_lan_member`. A request with an unknown outcome is not sent again: the networks
+        of this name are compared with those before.
+
+        Args:
+            name: what it is called.
+            team_id: whose it is; default is the client's team, "" the account itself.
+            rules: who may connect to whom; without any nobody may, on older platforms everybody.
+            timeout: seconds in all; default 60, and up to 10 more to find out what became of it.
+
+        Raises:
+            UsageError: the name is empty, or a rule is none.
+            ProtocolError: the platform ignored the rules; the network was deleted again.
+            APIError: it could not be made; ``.ambiguous`` when it may have been.
+        """
+        return BRIDGE.call(self._async.create_lan_network(name, team_id, rules, timeout=timeout))
+
+    def list_lan_networks(
+        self,
+        team_id: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> list[LanNetwork]:
+        """Return the networks of the account, or of a team.
+
+        Args:
+            team_id: default is the client's team, "" the account itself.
+            timeout: seconds in all; default 60.
+        """
+        return BRIDGE.call(self._async.list_lan_networks(team_id, timeout=timeout))
+
+    def get_lan_network(self, network_id: str, *, timeout: float | None = None) -> LanNetwork:
+        """Return a network with its rules and members.
+
+        Raises:
+            NotFoundError: there is no such network.
+        """
+        return BRIDGE.call(self._async.get_lan_network(network_id, timeout=timeout))
+
+    def delete_lan_network(self, network_id: str, *, timeout: float | None = None) -> None:
+        """Delete a network; its members go on running and reach each other no more.
+
+        Raises:
+            NotFoundError: there is no such network.
+        """
+        BRIDGE.call(self._async.delete_lan_network(network_id, timeout=timeout))
+
+    def set_lan_rules(
+        self,
+        network_id: str,
+        rules: Sequence[LanRule],
+        *,
+        timeout: float | None = None,
+    ) -> LanNetwork:
+        """Say who may connect to whom in a network, in place of what held before.
+
+        Raises:
+            UsageError: a rule is none.
+            NotFoundError: there is no such network.
+        """
+        return BRIDGE.call(self._async.set_lan_rules(network_id, rules, timeout=timeout))
+
+    def add_lan_member(
+        self,
+        network_id: str,
+        sandbox_id: str,
+        tags: Sequence[str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> LanNetworkMember:
+        """Add a virtual machine that runs to a network, or replace its tags there.
+
+        Raises:
+            NotFoundError: there is no such network or sandbox.
+        """
+        return BRIDGE.call(
+            self._async.add_lan_member(network_id, sandbox_id, tags, timeout=timeout),
+        )
+
+    def remove_lan_member(
+        self,
+        network_id: str,
+        sandbox_id: str,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """Take a sandbox out of a network.
+
+        Raises:
+            NotFoundError: there is no such network, or it has no such member.
+        """
+        BRIDGE.call(self._async.remove_lan_member(network_id, sandbox_id, timeout=timeout))
+
+
+class SandboxAccess(SandboxNetworks):
+    """Opens ways into sandboxes; the seventh part of :class:`SandboxClient`."""
+
+    _async: AsyncSandboxAccess
+    _twin = AsyncSandboxAccess
+
+    def expose(
+        self,
+        sandbox_id: str,
+        port: int,
+        name: str | None = None,
+        protocol: str = "HTTP",
+        *,
+        timeout: float | None = None,
+    ) -> ExposedPort:
+        """Make a port of a sandbox reachable from outside; whoever knows its address may use it.
+
+        A request with an unknown outcome is not sent again: the exposed ports of the sandbox are
+        compared with those before.
+
+        Args:
+            sandbox_id: which one.
+            port: the port inside, 1 to 65535.
+            name: a word to know it by.
+            protocol: ``HTTP`` or ``TCP``.
+            timeout: seconds in all; default 60, and up to 10 more to find out what became of it.
+
+        Raises:
+            UsageError: an argument is wrong.
+            SandboxNotFoundError: there is no such sandbox.
+            APIError: the platform refuses it; ``.ambiguous`` when it may have been done.
+        """
+        return BRIDGE.call(self._async.expose(sandbox_id, port, name, protocol, timeout=timeout))
+
+    def unexpose(self, sandbox_id: str, exposure_id: str, *, timeout: float | None = None) -> None:
+        """Close an exposed port; what is connected through it is cut.
+
+        Raises:
+            NotFoundError: there is no such sandbox, or it has no such exposed port.
+        """
+        BRIDGE.call(self._async.unexpose(sandbox_id, exposure_id, timeout=timeout))
+
+    def list_exposed_ports(
+        self,
+        sandbox_id: str,
+        *,
+        timeout: float | None = None,
+    ) -> ListExposedPortsResponse:
+        """Return the exposed ports of a sandbox.
+
+        Raises:
+            SandboxNotFoundError: there is no such sandbox.
+        """
+        return BRIDGE.call(self._async.list_exposed_ports(sandbox_id, timeout=timeout))
+
+    def list_all_exposed_ports(self, *, timeout: float | None = None) -> ListExposedPortsResponse:
+        """Return the exposed ports of all sandboxes of the account."""
+        return BRIDGE.call(self._async.list_all_exposed_ports(timeout=timeout))
+
+    def create_ssh_session(
+        self,
+        sandbox_id: str,
+        public_key: str,
+        ttl_seconds: int | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> SSHSession:
+        """Let the owner of a key into a virtual machine with ``ssh``, for a while.
+
+        A request with an unknown outcome is not sent again; a session that it made ends by itself.
+
+        Args:
+            sandbox_id: which one.
+            public_key: one line as in ``~/.ssh/id_ed25519.pub``.
+            ttl_seconds: how long; default is the platform's.
+            timeout: seconds in all; default 60.
+
+        Raises:
+            UsageError: the key is no public key; a private one is never sent.
+            SandboxNotFoundError: there is no such sandbox.
+        """
+        return BRIDGE.call(
+            self._async.create_ssh_session(sandbox_id, public_key, ttl_seconds, timeout=timeout),
+        )
+
+    def close_ssh_session(
+        self,
+        sandbox_id: str,
+        session_id: str,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        """End an SSH session.
+
+        Raises:
+            NotFoundError: there is no such sandbox or session.
+        """
+        BRIDGE.call(self._async.close_ssh_session(sandbox_id, session_id, timeout=timeout))
+
+
+class Volumes:
+    """Folders that sandboxes share: each mounts the version that was published last.
+
+    They are mounted with ``CreateSandboxRequest(volumes=[VolumeMount(...)])``, and what a sandbox
+    wrote into one is seen by others when it is published.
+
+    Args:
+        parent: the sandboxes client whose connection is used; it is the one that is closed.
+    """
+
+    _async: AsyncVolumes
+
+    def __init__(self, parent: SandboxCheckpoints) -> None:
+        self._async = AsyncVolumes(parent._async)
+
+    def create(
+        self,
+        name: str,
+        *,
+        team_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Volume:
+        """Make an empty volume.
+
+        A request with an unknown outcome is not sent again: whether the volume is there now, and
+        was not before, is looked up.
+
+        Args:
+            name: unique in its account or team.
+            team_id: whose it is; default is the client's team, "" the account itself.
+            timeout: seconds in all; default 60, and up to 10 more to find out what became of it.
+
+        Raises:
+            UsageError: the name is none.
+            ConflictError: there is one of this name.
+        """
+        return BRIDGE.call(self._async.create(name, team_id=team_id, timeout=timeout))
+
+    def get(self, name: str, *, team_id: str | None = None, timeout: float | None = None) -> Volume:
+        """Return one volume.
+
+        Args:
+            name: its name.
+            team_id: whose it is; default is the client's team, "" the account itself.
+            timeout: seconds in all; default 60.
+
+        Raises:
+            NotFoundError: there is none of this name.
+        """
+        return BRIDGE.call(self._async.get(name, team_id=team_id, timeout=timeout))
+
+    def delete(
+        self,
+        name: str,
+        *,
+        team_id: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Delete a volume and all its versions. Arguments as :meth:`get`.
+
+        Raises:
+            NotFoundError: there is none of this name.
+            ConflictError: sandboxes use it.
+            ServerError: its data are still being removed (503); try again later.
+        """
+        BRIDGE.call(self._async.delete(name, team_id=team_id, timeout=timeout))
+
+    def list(
+        self,
+        *,
+        team_id: str | None = None,
+        page: int = 1,
+        per_page: int = 50,
+        timeout: float | None = None,
+    ) -> VolumeListResponse:
+        """Return one page of volumes.
+
+        Args:
+            team_id: those of this team; default is the client's, "" the account itself.
+            page: from 1.
+            per_page: volumes per page, 1 to 100.
+            timeout: seconds in all; default 60.
+
+        Raises:
+            UsageError: `page` or `per_page` is out of range.
+        """
+        return BRIDGE.call(
+            self._async.list(team_id=team_id, page=page, per_page=per_page, timeout=timeout),
+        )
+
+    def iter(
+        self,
+        *,
+        team_id: str | None = None,
+        page_size: int = MAX_PAGE,
+    ) -> CloseableIterator[Volume]:
+        """Yield every volume, reading page by page; arguments as :meth:`list`.
+
+        Raises:
+            UsageError: `page_size` is out of range.
+        """
+        return BRIDGE.iterate(self._async.iter(team_id=team_id, page_size=page_size))
+
+    def publish(
+        self,
+        sandbox_id: str,
+        name: str,
+        force: bool = False,
+        wait: bool = True,
+        *,
+        timeout: float | None = None,
+    ) -> SandboxCheckpoint:
+        """Make what a sandbox has in a volume the version that new sandboxes see.
+
+        A request with an unknown outcome is not sent again: whether the volume has another head
+        now is looked up.
+
+        Args:
+            sandbox_id: a sandbox that has the volume mounted, and not read-only.
+            name: the volume's name.
+            force: also when somebody else has published since the sandbox was made.
+            wait: come back when the version is durable, which may take 300 seconds.
+            timeout: seconds for the request; default 60, and up to 10 more to find out what became
+                of it.
+
+        Raises:
+            NotFoundError: the volume is not mounted in this sandbox.
+            BadRequestError: it is mounted read-only.
+            ConflictError: somebody else has published or is doing it; see `force`.
+            CheckpointFailedError, APITimeoutError: it did not become durable.
+        """
+        return BRIDGE.call(self._async.publish(sandbox_id, name, force, wait, timeout=timeout))
+
+    @classmethod
+    def _from_async(cls, twin: AsyncVolumes) -> Self:
+        made = cls.__new__(cls)
+        made._async = twin
+        return made
+
+
+class SandboxClient(SandboxAccess):
     """Client of the sandboxes API: make sandboxes, run commands in them, move files.
 
     Its methods come in parts, each in a class of its own: :class:`SandboxControl` makes,
     finds and ends sandboxes, :class:`SandboxCommands` runs commands and processes,
-    :class:`SandboxFiles` moves files. The constructor is that of the first.
+    :class:`SandboxFiles` moves files, :class:`SandboxCheckpoints` keeps them,
+    :class:`SandboxNetworks` connects sandboxes, :class:`SandboxAccess` opens ways into
+    them. The constructor is that of the first.
     """
 
     _async: AsyncSandboxClient
     _twin = AsyncSandboxClient
+
+    @property
+    def volumes(self) -> Volumes:
+        """The folders that sandboxes share."""
+        return Volumes._from_async(self._async.volumes)

@@ -5,6 +5,33 @@ from typing import TYPE_CHECKING
 from prime_async._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from prime_async.sandboxes.access import (
+        AsyncSandboxAccess as AsyncSandboxAccess,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        BatchCheckpointResponse as BatchCheckpointResponse,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        CheckpointDeleteError as CheckpointDeleteError,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        CheckpointLookupError as CheckpointLookupError,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        DeleteSandboxCheckpointsResponse as DeleteSandboxCheckpointsResponse,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        SandboxCheckpoint as SandboxCheckpoint,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        Volume as Volume,
+    )
+    from prime_async.sandboxes.checkpoint_models import (
+        VolumeListResponse as VolumeListResponse,
+    )
+    from prime_async.sandboxes.checkpoints import (
+        AsyncSandboxCheckpoints as AsyncSandboxCheckpoints,
+    )
     from prime_async.sandboxes.client import (
         AsyncSandboxClient as AsyncSandboxClient,
     )
@@ -65,6 +92,27 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.models import (
         SandboxStatusSnapshot as SandboxStatusSnapshot,
     )
+    from prime_async.sandboxes.network_models import (
+        ExposedPort as ExposedPort,
+    )
+    from prime_async.sandboxes.network_models import (
+        LanNetwork as LanNetwork,
+    )
+    from prime_async.sandboxes.network_models import (
+        LanNetworkMember as LanNetworkMember,
+    )
+    from prime_async.sandboxes.network_models import (
+        LanRule as LanRule,
+    )
+    from prime_async.sandboxes.network_models import (
+        ListExposedPortsResponse as ListExposedPortsResponse,
+    )
+    from prime_async.sandboxes.network_models import (
+        SSHSession as SSHSession,
+    )
+    from prime_async.sandboxes.networks import (
+        AsyncSandboxNetworks as AsyncSandboxNetworks,
+    )
     from prime_async.sandboxes.output import (
         OutputLine as OutputLine,
     )
@@ -95,27 +143,45 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.treerules import (
         TreeTransfer as TreeTransfer,
     )
+    from prime_async.sandboxes.volumes import (
+        AsyncVolumes as AsyncVolumes,
+    )
 
 __all__ = [
     "AsyncCommandStream",
     "AsyncProcessStream",
+    "AsyncSandboxAccess",
+    "AsyncSandboxCheckpoints",
     "AsyncSandboxClient",
     "AsyncSandboxCommands",
     "AsyncSandboxControl",
     "AsyncSandboxFiles",
+    "AsyncSandboxNetworks",
     "AsyncSandboxProcess",
+    "AsyncVolumes",
+    "BatchCheckpointResponse",
     "BatchSandboxStatusResponse",
     "BulkDeleteSandboxResponse",
+    "CheckpointDeleteError",
+    "CheckpointLookupError",
     "CommandResponse",
     "CreateSandboxRequest",
+    "DeleteSandboxCheckpointsResponse",
     "EgressPolicyStatus",
     "ErrorContext",
+    "ExposedPort",
     "FileInfo",
     "FileUploadResponse",
+    "LanNetwork",
+    "LanNetworkMember",
+    "LanRule",
+    "ListExposedPortsResponse",
     "OutputLine",
     "PartialOutput",
     "ReadFileResponse",
+    "SSHSession",
     "Sandbox",
+    "SandboxCheckpoint",
     "SandboxEgressPolicy",
     "SandboxListResponse",
     "SandboxStatus",
@@ -125,6 +191,8 @@ __all__ = [
     "StartCommand",
     "TransferProgress",
     "TreeTransfer",
+    "Volume",
+    "VolumeListResponse",
     "VolumeMount",
     "partial_output",
 ]
@@ -134,23 +202,38 @@ __getattr__, __dir__ = lazy_exports(
     {
         "AsyncCommandStream": "prime_async.sandboxes.command_stream",
         "AsyncProcessStream": "prime_async.sandboxes.processes",
+        "AsyncSandboxAccess": "prime_async.sandboxes.access",
+        "AsyncSandboxCheckpoints": "prime_async.sandboxes.checkpoints",
         "AsyncSandboxClient": "prime_async.sandboxes.client",
         "AsyncSandboxCommands": "prime_async.sandboxes.execution",
         "AsyncSandboxControl": "prime_async.sandboxes.control",
         "AsyncSandboxFiles": "prime_async.sandboxes.storage",
+        "AsyncSandboxNetworks": "prime_async.sandboxes.networks",
         "AsyncSandboxProcess": "prime_async.sandboxes.processes",
+        "AsyncVolumes": "prime_async.sandboxes.volumes",
+        "BatchCheckpointResponse": "prime_async.sandboxes.checkpoint_models",
         "BatchSandboxStatusResponse": "prime_async.sandboxes.models",
         "BulkDeleteSandboxResponse": "prime_async.sandboxes.models",
+        "CheckpointDeleteError": "prime_async.sandboxes.checkpoint_models",
+        "CheckpointLookupError": "prime_async.sandboxes.checkpoint_models",
         "CommandResponse": "prime_async.sandboxes.models",
         "CreateSandboxRequest": "prime_async.sandboxes.requests",
+        "DeleteSandboxCheckpointsResponse": "prime_async.sandboxes.checkpoint_models",
         "EgressPolicyStatus": "prime_async.sandboxes.models",
         "ErrorContext": "prime_async.sandboxes.models",
+        "ExposedPort": "prime_async.sandboxes.network_models",
         "FileInfo": "prime_async.sandboxes.models",
         "FileUploadResponse": "prime_async.sandboxes.models",
+        "LanNetwork": "prime_async.sandboxes.network_models",
+        "LanNetworkMember": "prime_async.sandboxes.network_models",
+        "LanRule": "prime_async.sandboxes.network_models",
+        "ListExposedPortsResponse": "prime_async.sandboxes.network_models",
         "OutputLine": "prime_async.sandboxes.output",
         "PartialOutput": "prime_async.sandboxes.commands",
         "ReadFileResponse": "prime_async.sandboxes.models",
+        "SSHSession": "prime_async.sandboxes.network_models",
         "Sandbox": "prime_async.sandboxes.models",
+        "SandboxCheckpoint": "prime_async.sandboxes.checkpoint_models",
         "SandboxEgressPolicy": "prime_async.sandboxes.models",
         "SandboxListResponse": "prime_async.sandboxes.models",
         "SandboxStatus": "prime_async.sandboxes.models",
@@ -160,6 +243,8 @@ __getattr__, __dir__ = lazy_exports(
         "StartCommand": "prime_async.sandboxes.requests",
         "TransferProgress": "prime_async.sandboxes.pace",
         "TreeTransfer": "prime_async.sandboxes.treerules",
+        "Volume": "prime_async.sandboxes.checkpoint_models",
+        "VolumeListResponse": "prime_async.sandboxes.checkpoint_models",
         "VolumeMount": "prime_async.sandboxes.requests",
         "partial_output": "prime_async.sandboxes.commands",
     },

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from prime_async.sandboxes.storage import AsyncSandboxFiles
+from prime_async.sandboxes.access import AsyncSandboxAccess
+from prime_async.sandboxes.volumes import AsyncVolumes
 
 __all__ = ["AsyncSandboxClient"]
 
 
-class AsyncSandboxClient(AsyncSandboxFiles):
+class AsyncSandboxClient(AsyncSandboxAccess):
     """Client of the sandboxes API: make sandboxes, run commands in them, move files.
 
     Its methods come in parts, each in a class of its own: :class:`AsyncSandboxControl` makes,
     finds and ends sandboxes, :class:`AsyncSandboxCommands` runs commands and processes,
-    :class:`AsyncSandboxFiles` moves files. The constructor is that of the first.
+    :class:`AsyncSandboxFiles` moves files, :class:`AsyncSandboxCheckpoints` keeps them,
+    :class:`AsyncSandboxNetworks` connects sandboxes, :class:`AsyncSandboxAccess` opens ways into
+    them. The constructor is that of the first.
     """
+
+    @property
+    def volumes(self) -> AsyncVolumes:
+        """The folders that sandboxes share."""
+        return AsyncVolumes(self)

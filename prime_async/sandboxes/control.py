@@ -19,6 +19,7 @@ from prime_async.sandboxes.background import Background
 from prime_async.sandboxes.coalescer import BATCH
 from prime_async.sandboxes.commands import CommandOptions
 from prime_async.sandboxes.gateway import Gateway, sandbox_not_found
+from prime_async.sandboxes.lan import LanJoins
 from prime_async.sandboxes.live import Leases, LiveSandboxes, Owner
 from prime_async.sandboxes.models import (
     ENDED_STATUSES,
@@ -88,6 +89,7 @@ class AsyncSandboxControl(AsyncResourceClient):
         self._gateway = Gateway(self._api, max_connections, self._background)
         self._statuses = Statuses(self._api)
         self._phase = random.uniform(0, 10)  # noqa: S311 - spreads load, guards nothing
+        self._joins = LanJoins(self._api, self._phase)
         self._live = LiveSandboxes(max_live)
         leases = Leases(self._api, self._background)
         self._owner = Owner(self._live, leases, self._post, self._delete_quietly)
@@ -295,7 +297,7 @@ class AsyncSandboxControl(AsyncResourceClient):
         *,
         timeout: float | None = None,
     ) -> None:
-        """Wait until a sandbox runs and a command in it answers.
+        """Wait until a sandbox runs and a command in it answers, and it is in its network.
 
         Args:
             sandbox_id: which one.
@@ -307,12 +309,14 @@ class AsyncSandboxControl(AsyncResourceClient):
         Raises:
             SandboxNotRunningError: it ended, or the time was over; the child of its reason.
             SandboxNotFoundError: there is no such sandbox.
+            LanJoinError: it runs, and did not join the network of its request in 120 seconds.
             APITimeoutError: `timeout` was over first.
         """
         path_segment(sandbox_id, "sandbox_id")
         waiter = self._waiter(max_attempts, stability_checks, image_build_timeout_seconds)
         with deadline(check_timeout(timeout, math.inf), f"waiting for sandbox {sandbox_id}"):
             await waiter.wait(sandbox_id, nullcontext())
+            await self._joins.complete(sandbox_id)
 
     async def bulk_wait_for_creation(
         self,
@@ -322,7 +326,8 @@ class AsyncSandboxControl(AsyncResourceClient):
         *,
         timeout: float | None = None,
     ) -> dict[str, str]:
-        """Wait until all of many sandboxes run and answer; returns ``{id: "RUNNING"}``.
+        """Wait until all of many sandboxes run, answer and are in their networks; returns
+        ``{id: "RUNNING"}``.
 
         They are waited for side by side, their statuses asked for a hundred at a time.
 
@@ -333,7 +338,7 @@ class AsyncSandboxControl(AsyncResourceClient):
         wanted = check_ids("sandbox_ids", sandbox_ids)
         waiter = self._waiter(max_attempts, 1, image_build_timeout_seconds)
         with deadline(check_timeout(timeout, math.inf), f"waiting for {len(wanted)} sandboxes"):
-            return await wait_for_all(waiter, wanted)
+            return await wait_for_all(waiter, wanted, self._joins.complete)
         raise AssertionError("the deadline above returns or raises")
 
     async def get_sandbox_statuses(
@@ -392,7 +397,9 @@ class AsyncSandboxControl(AsyncResourceClient):
         response = await transport.request(
             "POST", "/sandbox", json=given(wire), deduplicated_by=WIRE_KEY
         )
-        return self._gateway.learn(read_record(response, Sandbox))
+        sandbox = self._gateway.learn(read_record(response, Sandbox))
+        self._joins.note(sandbox.id, request)
+        return sandbox
 
     async def _delete_quietly(self, sandbox_id: str) -> None:
         try:
@@ -408,6 +415,7 @@ class AsyncSandboxControl(AsyncResourceClient):
 
     def _ended(self, sandbox_id: str) -> None:
         self._gateway.forget(sandbox_id)
+        self._joins.forget(sandbox_id)
         self._live.ended(sandbox_id)
 
     async def _send(self, sandbox_id: str, method: str, rest: str, **options: Any) -> Response:

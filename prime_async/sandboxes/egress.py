@@ -5,10 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from prime_async.errors import UsageError
 
-__all__ = ["MAX_ENTRIES", "check_egress_list"]
+__all__ = ["MAX_ENTRIES", "check_egress_list", "policy_of"]
 
 MAX_ENTRIES = 1024
 """Entries a list may have."""
@@ -34,6 +35,37 @@ def check_egress_list(field: str, entries: Sequence[str]) -> list[str]:
             f"{field} has {len(entries):,} entries; {MAX_ENTRIES:,} are allowed", field=field
         )
     return [_checked(f"{field}[{index}]", entry) for index, entry in enumerate(entries)]
+
+
+def policy_of(allow: Sequence[str] | None, deny: Sequence[str] | None) -> dict[str, Any]:
+    """Return the policy of one list, as the wire has it: always with both keys.
+
+    Raises:
+        UsageError: not exactly one list, an empty one, ``*`` beside others, or a wrong entry.
+    """
+    if (allow is None) == (deny is None):
+        raise UsageError(
+            "exactly one of allow and deny is needed", field="allow" if deny is None else "deny"
+        )
+    field, entries = ("allow", allow) if allow is not None else ("deny", deny)
+    given = _trimmed(field, entries)
+    if given == ["*"]:  # everything: the other list, and nothing in it
+        field, given = ("deny" if field == "allow" else "allow"), []
+    return {
+        "allowlist": given if field == "allow" else None,
+        "denylist": given if field == "deny" else None,
+    }
+
+
+def _trimmed(field: str, entries: Sequence[str] | None) -> list[str]:
+    if isinstance(entries, str) or not isinstance(entries, Sequence) or not entries:
+        raise UsageError(f"{field} is empty or not a list of entries", field=field)
+    stars = [isinstance(entry, str) and entry.strip() == "*" for entry in entries]
+    if any(stars):
+        if len(entries) > 1:
+            raise UsageError(f"{field} has other entries beside '*'", field=field)
+        return ["*"]
+    return check_egress_list(field, entries)
 
 
 def _checked(field: str, entry: object) -> str:

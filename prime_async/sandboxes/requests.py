@@ -14,6 +14,7 @@ __all__ = ["CreateSandboxRequest", "StartCommand", "VolumeMount", "check_environ
 
 _DEFAULT_DISK_GB = 5.0
 _MAX_KEY = 200
+_OURS = ("lan_network_id", "lan_tags")
 
 
 class StartCommand(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -65,6 +66,8 @@ class CreateSandboxRequest(msgspec.Struct, kw_only=True):
         advanced_configs: passed on as it is.
         idempotency_key: makes creating it twice the same as once; by default a fresh one.
         volumes: what is mounted in it.
+        lan_network_id: a network that it joins when it is waited for
+            (:meth:`~prime_async.sandboxes.AsyncSandboxClient.wait_for_creation`), with `lan_tags`.
         vm: False makes a container in place of a virtual machine.
 
     Raises:
@@ -94,6 +97,8 @@ class CreateSandboxRequest(msgspec.Struct, kw_only=True):
     idempotency_key: str | None = None
     volumes: list[VolumeMount] | None = None
     vm: bool = True
+    lan_network_id: str | None = None
+    lan_tags: list[str] | None = None
 
     def __post_init__(self) -> None:
         self.check()
@@ -118,6 +123,7 @@ class CreateSandboxRequest(msgspec.Struct, kw_only=True):
             check_environment(field, getattr(self, field))
         _check_list("labels", self.labels, str)
         _check_list("volumes", self.volumes or (), VolumeMount)
+        _check_lan(self)
         for field in ("team_id", "region", "idempotency_key"):
             value = getattr(self, field)
             if value is not None and not isinstance(value, str):
@@ -130,9 +136,11 @@ class CreateSandboxRequest(msgspec.Struct, kw_only=True):
             raise UsageError(f"vm is {self.vm!r}; it is True or False", field="vm")
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object of the wire: what is not set is left out."""
+        """Return the JSON object of the wire: what is not set, and what is the client's to do, is
+        left out.
+        """
         wire: dict[str, Any] = msgspec.to_builtins(self)
-        return {key: value for key, value in wire.items() if value is not None}
+        return {key: value for key, value in wire.items() if value is not None and key not in _OURS}
 
 
 def _check_source(request: CreateSandboxRequest) -> None:
@@ -180,6 +188,21 @@ def _check_network(request: CreateSandboxRequest) -> None:
         entries = getattr(request, field)
         if entries is not None:
             check_egress_list(field, entries)
+
+
+def _check_lan(request: CreateSandboxRequest) -> None:
+    if request.lan_tags is not None:
+        _check_list("lan_tags", request.lan_tags, str)
+        if request.lan_network_id is None:
+            raise UsageError("lan_tags without a lan_network_id say nothing", field="lan_tags")
+    if request.lan_network_id is None:
+        return
+    _text("lan_network_id", request.lan_network_id)
+    if not request.vm:
+        raise UsageError(
+            "lan_network_id is for virtual machines; containers join no network",
+            field="lan_network_id",
+        )
 
 
 def _check_lifetime(request: CreateSandboxRequest) -> None:

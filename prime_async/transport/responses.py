@@ -9,7 +9,14 @@ from typing import Any
 
 import msgspec
 
-from prime_async.errors import APIError, ProtocolError, UnauthorizedError, error_class_for_status
+from prime_async.errors import (
+    APIError,
+    NotImplementedByPlatformError,
+    PaymentRequiredError,
+    ProtocolError,
+    UnauthorizedError,
+    error_class_for_status,
+)
 from prime_async.transport.policy import RETRYABLE_STATUSES, SAFE_METHODS, parse_retry_after
 
 __all__ = ["Response", "error_from_response"]
@@ -99,10 +106,15 @@ def error_from_response(
         method=method,
         url=url,
         retry_after=retry_after,
-        ambiguous=not replayable and (status >= 500 or status == 408 or locked),
+        ambiguous=not replayable and (_may_be_done(status) or locked),
         retryable=status in RETRYABLE_STATUSES or locked,
         hint=_hint(kind),
     )
+
+
+def _may_be_done(status: int) -> bool:
+    """Say whether a refusal leaves open what became of the request; 501 does not."""
+    return status == 408 or (status >= 500 and status != 501)
 
 
 def _read_fault(body: bytes) -> tuple[Any, str | None, str]:
@@ -150,8 +162,10 @@ def _in_words(detail: Any) -> str:
 def _hint(kind: type[APIError]) -> str | None:
     if kind is UnauthorizedError:
         return "check PRIME_API_KEY or the key of the current context"
-    if kind.__name__ == "PaymentRequiredError":
+    if kind is PaymentRequiredError:
         return "add credit to the account or team, or choose another team"
+    if kind is NotImplementedByPlatformError:
+        return "choose a platform that has it, such as the hosted one: PRIME_CONTEXT=production"
     return None
 
 
