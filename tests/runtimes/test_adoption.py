@@ -13,9 +13,15 @@ import msgspec
 import pytest
 
 from prime_async.local.processes import process_start
+from prime_async.server.runtimes import launchers
 from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
 from prime_async.server.runtimes.errors import CommandLostError
-from prime_async.server.runtimes.protocol import Ending, ExecSpec, SandboxRecord
+from prime_async.server.runtimes.protocol import (
+    Ending,
+    ExecSpec,
+    SandboxRecord,
+    TerminalSize,
+)
 from tests.runtimes.boxes import MIB, chunks, finish, sh, spec, until
 
 SERVER = """
@@ -111,22 +117,68 @@ async def test_the_way_out_is_there_again_after_adoption(store: Path, refusal: s
 
 
 async def test_a_lost_spawner_is_started_anew(isolating: BubblewrapRuntime) -> None:
-    """Its commands are lost, and said so; the sandbox goes on with the next command."""
+    """Ordinary commands have another parent and go on; what only the spawner could start, a command
+    on a terminal, is lost, and said so. The sandbox goes on."""
     box = await isolating.start(spec())
-    command = await box.exec(ExecSpec(("/bin/sleep", "300")))
+    plain = await box.exec(ExecSpec(("/bin/cat",), stdin=True))
+    command = await box.exec(ExecSpec(("/bin/sleep", "300"), pty=TerminalSize(80, 24)))
     first = isolating.spawner.pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
     with pytest.raises(CommandLostError), anyio.fail_after(10):
         await command.wait()
     await command.aclose()
-    assert (await sh(box, "echo fine")).stdout == "fine\n"
+    await plain.write_stdin(b"still here")
+    await plain.close_stdin()
+    assert (await finish(plain)).stdout == "still here"
+    assert (await sh(box, "echo fine", pty=TerminalSize(80, 24))).stdout == "fine\r\n"
     assert isolating.spawner.pid != first
 
     async def gone() -> bool:
         return not Path(f"/proc/{command.host_pid}").exists()
 
     await until(gone)
+
+
+async def test_a_launcher_that_is_killed_loses_its_commands(isolating: BubblewrapRuntime) -> None:
+    """They are ended, since nobody could tell how they end; the next command has another one."""
+    box = await isolating.start(spec())
+    command = await box.exec(ExecSpec(("/bin/bash", "-c", "sleep 300 & sleep 301; :")))
+    os.kill(_parent(command.host_pid), signal.SIGKILL)
+    with pytest.raises(CommandLostError), anyio.fail_after(10):
+        await command.wait()
+    await command.aclose()
+    assert (await sh(box, "echo fine")).stdout == "fine\n"
+
+    async def gone() -> bool:
+        return (await sh(box, "pgrep -c sleep")).stdout == "0\n"
+
+    await until(gone)
+
+
+async def test_a_launcher_goes_when_nothing_runs(
+    isolating: BubblewrapRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle sandbox is its first process alone; while a command runs, its launcher stays."""
+    monkeypatch.setattr(launchers, "IDLE_SECONDS", 0.05)
+    box = await isolating.start(spec())
+    assert (await sh(box, "echo one")).stdout == "one\n"
+    command = await box.exec(ExecSpec(("/bin/cat",), stdin=True))
+    parent = _parent(command.host_pid)
+    await anyio.sleep(0.2)
+    assert process_start(parent)
+    await command.close_stdin()
+    await finish(command)
+
+    async def gone() -> bool:
+        return process_start(parent) is None
+
+    await until(gone)
+    assert (await sh(box, "echo two")).stdout == "two\n"
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 async def test_leaving_with_commands_running(store: Path, refusal: str) -> None:

@@ -20,6 +20,7 @@ from anyio import to_thread
 
 from prime_async.server.logs import log_event
 from prime_async.server.runtimes.cgroups import Cgroups, Group
+from prime_async.server.runtimes.conversation import Answer, SpawnerError
 from prime_async.server.runtimes.errors import (
     CommandRefusedError,
     ImageUnknownError,
@@ -47,13 +48,7 @@ from prime_async.server.runtimes.rooted import Identity, Root
 from prime_async.server.runtimes.sandbox import Sandbox, SandboxState, check_environment
 from prime_async.server.runtimes.spawner.messages import Message
 from prime_async.server.runtimes.spawner.sessions import kill_session
-from prime_async.server.runtimes.spawner_client import (
-    Answer,
-    Ask,
-    SpawnerClient,
-    SpawnerError,
-    SpawnerPlace,
-)
+from prime_async.server.runtimes.spawner_client import Ask, SpawnerClient, SpawnerPlace
 from prime_async.server.runtimes.watchdog import FREE_BYTES, Watchdog
 from prime_async.server.tasks import Tasks
 
@@ -170,7 +165,7 @@ class BaseRuntime:
             answer = await self._launch(spec, limits, folder, group)
             state = self._state(spec, limits, folder, group, answer)
             return await self._welcome(state, spec.egress, answer.descriptors)
-        except (OSError, SpawnerError) as error:
+        except (OSError, SpawnerError, SandboxRuntimeError) as error:
             await to_thread.run_sync(_tear_down, folder, groups)
             text = error.text if isinstance(error, SpawnerError) else str(error)
             raise SandboxStartError(f"sandbox {spec.id} did not start: {text}") from error
@@ -277,13 +272,15 @@ class BaseRuntime:
             await ask(_introduction(sandbox.record, sandbox.state.group, self.isolates))
 
     def _spawner_lost(self) -> None:
-        """What it ran has no parent any more: nobody could tell how it ends, so it ends now."""
-        strays = self._family.lost()
-        # A spawner that ends because the runtime is left has ended them itself.
-        if strays and not self._leaving:
-            self._tasks.start(self._end_strays, strays)
+        self._end_strays(self._family.lost())
 
-    async def _end_strays(self, strays: list[int]) -> None:
+    def _end_strays(self, strays: list[int]) -> None:
+        """What has no parent any more ends now: nobody could tell how it ends."""
+        # A parent that ends because the runtime is left has ended them itself.
+        if strays and not self._leaving:
+            self._tasks.start(self._kill, strays)
+
+    async def _kill(self, strays: list[int]) -> None:
         for pid in strays:
             await to_thread.run_sync(kill_session, pid)
 

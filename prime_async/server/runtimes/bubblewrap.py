@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from anyio import to_thread
 from prime_async.server.logs import log_event
 from prime_async.server.runtimes.base import BaseRuntime
 from prime_async.server.runtimes.cgroups import Group, Usage, find_cgroups
+from prime_async.server.runtimes.conversation import Answer
 from prime_async.server.runtimes.dialing import Dialer, GuardedDialer
 from prime_async.server.runtimes.egress import EgressProxy
 from prime_async.server.runtimes.egress_policy import EgressPolicy
@@ -31,13 +33,15 @@ from prime_async.server.runtimes.layout import (
     base_environment,
     build_root,
     find_parts,
+    restore_root,
 )
 from prime_async.server.runtimes.limits import command_rlimits
+from prime_async.server.runtimes.mountpoints import make_mount_points
 from prime_async.server.runtimes.processes import read_table
 from prime_async.server.runtimes.protocol import Limits, Mount, RuntimeReport, SandboxSpec
 from prime_async.server.runtimes.rooted import Identity, Root
 from prime_async.server.runtimes.sandbox import Sandbox, SandboxState
-from prime_async.server.runtimes.spawner_client import Answer, SpawnerPlace
+from prime_async.server.runtimes.spawner_client import SpawnerPlace
 from prime_async.server.runtimes.users import User, find_user
 from prime_async.server.runtimes.watchdog import FREE_BYTES
 
@@ -62,7 +66,8 @@ class BubblewrapSandbox(Sandbox):
         """What it uses. Blocks."""
         group = self.state.group
         if group is not None and self._cgroups is not None:
-            return self._cgroups.usage(group)
+            usage = self._cgroups.usage(group)
+            return replace(usage, processes=usage.processes - self.launchers)
         return read_table().usage(self.roots(), self.limits.memory_bytes)
 
     async def find_user(self, wanted: str | None) -> User:
@@ -130,7 +135,12 @@ class BubblewrapRuntime(BaseRuntime):
         )
 
     def _build(self, spec: SandboxSpec, folder: Path) -> None:
-        build_root(folder / "root", self.parts, self._identity())
+        root, identity = folder / "root", self._identity()
+        if spec.snapshot is None:
+            build_root(root, self.parts, identity)
+        else:
+            restore_root(root, spec.snapshot, self.parts, identity)
+        make_mount_points(root, (one.target for one in spec.mounts), identity, replace=False)
 
     async def _launch(
         self, spec: SandboxSpec, limits: Limits, folder: Path, group: Group | None
@@ -179,6 +189,7 @@ class BubblewrapRuntime(BaseRuntime):
             spawner=self.spawner,
             family=self._family,
             cgroups=self._cgroups,
+            end_strays=self._end_strays,
         )
         sandbox.many_users = state.record.details["many_users"]
         made.append(sandbox)

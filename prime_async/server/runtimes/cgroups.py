@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from prime_async.server.runtimes.limits import LAUNCHERS
 from prime_async.server.runtimes.protocol import Limits
 from prime_async.server.runtimes.rooted import Identity
 
@@ -244,7 +245,7 @@ class VersionOne:
             with suppress(OSError):  # Only where swap is accounted for.
                 _write(folder / "memory.memsw.limit_in_bytes", limits.memory_bytes)
         elif controller == "pids":
-            _write(folder / "pids.max", limits.processes)
+            _write(folder / "pids.max", limits.processes + LAUNCHERS)
         elif controller == "cpu":
             _write(folder / "cpu.cfs_period_us", _PERIOD)
             _write(folder / "cpu.cfs_quota_us", max(1000, int(limits.cpu_cores * _PERIOD)))
@@ -332,7 +333,7 @@ class VersionTwo:
             _write(folder / "memory.max", limits.memory_bytes)
             with suppress(OSError):  # Only where swap is accounted for.
                 _write(folder / "memory.swap.max", 0)
-            _write(folder / "pids.max", limits.processes)
+            _write(folder / "pids.max", limits.processes + LAUNCHERS)
             if "cpu" in self.controllers:
                 quota = max(1000, int(limits.cpu_cores * _PERIOD))
                 _write(folder / "cpu.max", f"{quota} {_PERIOD}")

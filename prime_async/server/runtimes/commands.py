@@ -8,19 +8,23 @@ import os
 import signal
 import struct
 import termios
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from prime_async.server.runtimes.conversation import Answer, SpawnerError
 from prime_async.server.runtimes.errors import (
     CommandLostError,
     CommandRefusedError,
     SandboxRuntimeError,
 )
 from prime_async.server.runtimes.protocol import CommandExit, ExecSpec, TerminalSize
-from prime_async.server.runtimes.spawner_client import SpawnerClient, SpawnerError
+from prime_async.server.runtimes.spawner.messages import Message
 from prime_async.server.runtimes.streams import InputStream, PipeOutput, closed_output
 
-__all__ = ["Command", "Pipes"]
+__all__ = ["Asks", "Command", "Pipes", "check_size"]
+
+Asks = Callable[[Message], Awaitable[Answer]]
 
 _PIPE_BYTES = 256 * 1024
 _F_SETPIPE_SZ = 1031
@@ -88,7 +92,7 @@ class Command:
     """A command that was started; see :class:`prime_async.server.runtimes.protocol.RunningCommand`.
 
     Args:
-        spawner: its parent.
+        ask: asks its parent.
         pid: its number inside.
         host_pid: its number on the host.
         survives: whether it goes on when the server dies.
@@ -96,7 +100,7 @@ class Command:
 
     def __init__(
         self,
-        spawner: SpawnerClient,
+        ask: Asks,
         *,
         pid: int,
         host_pid: int,
@@ -110,7 +114,7 @@ class Command:
         self.stderr = closed_output()
         self._stdin = InputStream(-1)
         self._terminal = -1
-        self._spawner = spawner
+        self._ask = ask
         self._exit: CommandExit | None = None
         self._over = asyncio.Event()
 
@@ -142,7 +146,7 @@ class Command:
         """Wait for its end."""
         await self._over.wait()
         if self._exit is None:
-            raise CommandLostError("the command's end cannot be told: the spawner ended")
+            raise CommandLostError("the command's end cannot be told: what started it was killed")
         return self._exit
 
     async def write_stdin(self, data: bytes) -> None:
@@ -166,7 +170,7 @@ class Command:
         if not self.running:
             return False
         try:
-            answer = await self._spawner.ask(
+            answer = await self._ask(
                 {
                     "op": "signal",
                     "host_pid": self.host_pid,
@@ -192,12 +196,12 @@ class Command:
             self.stderr.leave()
 
     def ended(self, code: int, number: int | None) -> None:
-        """The spawner says that it ended."""
+        """Its parent says that it ended."""
         self._exit = CommandExit(code, number)
         self._settle()
 
     def lost(self) -> None:
-        """The spawner is gone: it runs on, perhaps, and nobody will know how it ends."""
+        """Its parent is gone: it runs on, perhaps, and nobody will know how it ends."""
         if self.running:
             self._settle()
 

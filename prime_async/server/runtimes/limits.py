@@ -9,13 +9,16 @@ from pathlib import Path
 from prime_async.server.runtimes.errors import CommandRefusedError
 from prime_async.server.runtimes.protocol import Limits, SandboxSpec
 
-__all__ = ["clip", "command_rlimits"]
+__all__ = ["LAUNCHERS", "clip", "command_rlimits"]
 
 _MIB = 1024 * 1024
 _SMALLEST_MEMORY = 16 * _MIB
 _SMALLEST_DISK = _MIB
 _DESCRIPTORS = 16384
 _PROCESSES = (4, 32768)
+
+LAUNCHERS = 1
+"""Processes of ours that are counted among a sandbox's own; it has so many more."""
 
 
 def clip(spec: SandboxSpec, folder: Path) -> Limits:
@@ -82,7 +85,7 @@ def command_rlimits(limits: Limits, *, memory: bool, processes: bool) -> dict[st
     descriptors = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
     found = {"RLIMIT_FSIZE": limits.disk_bytes, "RLIMIT_NOFILE": descriptors}
     if processes:
-        found["RLIMIT_NPROC"] = limits.processes
+        found["RLIMIT_NPROC"] = limits.processes + LAUNCHERS
     if memory:
         # What a process may write to; reserving addresses without using them stays possible.
         found["RLIMIT_DATA"] = limits.memory_bytes

@@ -17,6 +17,7 @@ from anyio import to_thread
 
 from prime_async.server.runtimes.base import BaseRuntime
 from prime_async.server.runtimes.cgroups import Group, Usage
+from prime_async.server.runtimes.conversation import Answer
 from prime_async.server.runtimes.errors import CommandRefusedError
 from prime_async.server.runtimes.keeper import life
 from prime_async.server.runtimes.limits import command_rlimits
@@ -24,7 +25,7 @@ from prime_async.server.runtimes.processes import read_table
 from prime_async.server.runtimes.protocol import Limits, RuntimeReport, SandboxSpec
 from prime_async.server.runtimes.rooted import Identity, Root, openat2_works
 from prime_async.server.runtimes.sandbox import Sandbox, SandboxState
-from prime_async.server.runtimes.spawner_client import Answer, SpawnerPlace
+from prime_async.server.runtimes.spawner_client import SpawnerPlace
 from prime_async.server.runtimes.users import ROOT, User
 
 __all__ = ["ProcessRuntime", "ProcessSandbox"]
@@ -122,7 +123,14 @@ class ProcessRuntime(BaseRuntime):
         made: list[Sandbox] = []
         files = self._files(root, made)
         made.append(
-            ProcessSandbox(state, files, spawner=self.spawner, family=self._family, cgroups=None)
+            ProcessSandbox(
+                state,
+                files,
+                spawner=self.spawner,
+                family=self._family,
+                cgroups=None,
+                end_strays=self._end_strays,
+            )
         )
         return made[0]
 

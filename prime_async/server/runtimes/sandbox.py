@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,8 @@ from anyio import to_thread
 
 from prime_async.server.logs import log_event
 from prime_async.server.runtimes.cgroups import Cgroups, Group, Usage
-from prime_async.server.runtimes.commands import Command, Pipes, check_size
+from prime_async.server.runtimes.commands import Asks, Command, Pipes, check_size
+from prime_async.server.runtimes.conversation import Answer, SpawnerError
 from prime_async.server.runtimes.egress import EgressProxy
 from prime_async.server.runtimes.egress_policy import EgressPolicy
 from prime_async.server.runtimes.errors import (
@@ -30,6 +31,7 @@ from prime_async.server.runtimes.errors import (
 from prime_async.server.runtimes.family import Family
 from prime_async.server.runtimes.files import SandboxFiles
 from prime_async.server.runtimes.folders import remove_folder
+from prime_async.server.runtimes.launchers import Launchers
 from prime_async.server.runtimes.protocol import (
     Ending,
     EndReason,
@@ -39,7 +41,7 @@ from prime_async.server.runtimes.protocol import (
     Stats,
 )
 from prime_async.server.runtimes.spawner.messages import Message
-from prime_async.server.runtimes.spawner_client import Answer, SpawnerClient, SpawnerError
+from prime_async.server.runtimes.spawner_client import SpawnerClient
 from prime_async.server.runtimes.users import User
 
 __all__ = ["Sandbox", "SandboxState"]
@@ -79,6 +81,9 @@ class Sandbox:
     """See :class:`prime_async.server.runtimes.protocol.RunningSandbox`.
 
     Subclasses say how its first process is ended and how users and signals are found inside.
+
+    Args:
+        end_strays: ends commands whose parent was killed: nobody could tell how they end.
     """
 
     def __init__(
@@ -89,6 +94,7 @@ class Sandbox:
         spawner: SpawnerClient,
         family: Family,
         cgroups: Cgroups | None,
+        end_strays: Callable[[list[int]], None],
     ) -> None:
         self.id = state.record.id
         self.record = state.record
@@ -102,6 +108,7 @@ class Sandbox:
         self._spawner = spawner
         self._family = family
         self._cgroups = cgroups
+        self._launchers = Launchers(self._ask, {"rlimits": state.rlimits}, end_strays)
         self._proxy: EgressProxy | None = None
         self._end: EndReason | None = None
         self._ended = asyncio.Event()
@@ -120,6 +127,11 @@ class Sandbox:
     def active(self) -> bool:
         """Whether anything but its first process runs."""
         return bool(self.commands) or self.processes > 1
+
+    @property
+    def launchers(self) -> int:
+        """How many processes of ours are among its own."""
+        return self._launchers.count
 
     def touch(self) -> None:
         """Somebody uses it."""
@@ -147,44 +159,57 @@ class Sandbox:
         user = await self.find_user(command.user)
         pipes = Pipes.for_command(command)
         try:
-            request = self._request(command, user)
-            answer = await self._ask(request, tuple(pipes.theirs))
-            return self._begin(command, answer, pipes)
+            if command.pty is None and not command.survives:
+                return await self._launch(command, user, pipes)
+            return await self._spawn(command, user, pipes)
         except SpawnerError as error:
             raise await self._explained(error) from error
         finally:
             pipes.close()
 
-    def _begin(self, spec: ExecSpec, answer: Answer, pipes: Pipes) -> Command:
-        fields = answer.fields
-        command = Command(
-            self._spawner,
-            pid=fields["pid"],
-            host_pid=fields["host_pid"],
-            survives=spec.survives,
-        )
+    async def _launch(self, command: ExecSpec, user: User, pipes: Pipes) -> Command:
+        """Start it from where its user's commands start."""
+        launcher = await self._launchers.of(user, self._environment(user))
+        request = {
+            "op": "exec",
+            "argv": command.argv,
+            "env": command.environment,
+            "cwd": self._where(command),
+        }
+        answer = await launcher.ask(request, pipes.theirs)
+        started = _command(launcher.ask, answer)
+        started.take_pipes(pipes.ours)
+        pipes.ours = []
+        self.commands.add(started)
+        launcher.add(started, self._command_ended)
+        return started
+
+    async def _spawn(self, command: ExecSpec, user: User, pipes: Pipes) -> Command:
+        """Start it by itself: it opens a terminal in there, or outlives the server."""
+        answer = await self._ask(self._request(command, user), pipes.theirs)
+        started = _command(self._spawner.ask, answer, survives=command.survives)
         if answer.descriptors:
-            command.take_terminal(answer.descriptors[0])
-        elif pipes.ours:
-            command.take_pipes(pipes.ours)
+            started.take_terminal(answer.descriptors[0])
+        else:
+            started.take_pipes(pipes.ours)
             pipes.ours = []
-        self.commands.add(command)
-        self._family.add(command, self._command_ended)
-        return command
+        self.commands.add(started)
+        self._family.add(started, self._command_ended)
+        return started
+
+    def _environment(self, user: User) -> dict[str, str]:
+        return {**self.state.environment, **(user.environment() if user.uid else {})}
+
+    def _where(self, command: ExecSpec) -> str:
+        return self.host_path(command.working_dir or self.state.working_dir)
 
     def _request(self, command: ExecSpec, user: User) -> Message:
         terminal = {"TERM": "xterm-256color"} if command.pty else {}
-        environment = {
-            **self.state.environment,
-            **(user.environment() if user.uid else {}),
-            **terminal,
-            **command.environment,
-        }
         return {
             "op": "exec",
             "argv": command.argv,
-            "env": environment,
-            "cwd": self.host_path(command.working_dir or self.state.working_dir),
+            "env": {**self._environment(user), **terminal, **command.environment},
+            "cwd": self._where(command),
             "uid": user.uid,
             "gid": user.gid,
             "groups": user.groups,
@@ -193,7 +218,7 @@ class Sandbox:
             "survives": command.survives,
         }
 
-    async def _ask(self, request: Message, descriptors: tuple[int, ...] = ()) -> Answer:
+    async def _ask(self, request: Message, descriptors: Sequence[int] = ()) -> Answer:
         return await self._spawner.ask({**request, "sandbox": self.id}, descriptors)
 
     async def _explained(self, error: SpawnerError) -> SandboxRuntimeError:
@@ -275,6 +300,7 @@ class Sandbox:
         for command in list(self.commands):
             with anyio.move_on_after(_GONE_SECONDS), suppress(SandboxRuntimeError):
                 await command.wait()
+        self._launchers.close()
         if self._proxy is not None:
             await self._proxy.aclose()
         if self.state.group is not None:
@@ -297,6 +323,7 @@ class Sandbox:
 
     async def leave(self) -> None:
         """The server ends: let go of a running sandbox, for the next one to adopt."""
+        self._launchers.close()
         if self._proxy is not None:
             await self._proxy.aclose()
         self.let_go()
@@ -375,7 +402,7 @@ class Sandbox:
         group, groups = self.state.group, self._cgroups
         if group is None or groups is None:
             return False
-        self.processes = groups.processes(group)
+        self.processes = groups.processes(group) - self.launchers
         return groups.out_of_memory(group) > 0
 
     def measure(self) -> Usage:
@@ -397,6 +424,11 @@ class Sandbox:
     async def find_user(self, wanted: str | None) -> User:
         """Who a command runs as."""
         raise NotImplementedError
+
+
+def _command(ask: Asks, answer: Answer, *, survives: bool = False) -> Command:
+    fields = answer.fields
+    return Command(ask, pid=fields["pid"], host_pid=fields["host_pid"], survives=survives)
 
 
 async def _remove_group(group: Group) -> None:

@@ -28,9 +28,12 @@ __all__ = [
     "become_command",
     "become_keeper",
     "finish_namespaces",
+    "join_cgroups",
     "make_socket",
     "run_helper",
+    "set_limits",
     "signal_inside",
+    "take_user",
 ]
 
 _TIOCSPTLCK = 0x40045431
@@ -60,6 +63,10 @@ class Report:
         with contextlib.suppress(OSError):  # Nobody listens any more: there is nothing to do.
             self.say({"error": number or errno.EIO, "stage": self.stage, "text": text})
 
+    def close(self) -> None:
+        """Nothing more comes: all went well."""
+        self._channel.close()
+
     def arrange(self, wanted: list[int]) -> None:
         """Put descriptors at 0, 1, 2 …, close all others, and undo what Python did to signals."""
         high = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _HIGH) for number in wanted]
@@ -73,7 +80,7 @@ class Report:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _join_cgroups(paths: list[str]) -> None:
+def join_cgroups(paths: list[str]) -> None:
     """Move this process into cgroups; what it forks is in them too."""
     for path in paths:
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
@@ -93,7 +100,7 @@ def become_keeper(
     """
     try:
         report.stage = "cgroup"
-        _join_cgroups(cgroups)
+        join_cgroups(cgroups)
         os.setsid()
         # Ignored all the way to the sandbox's first process: what ends there is never a zombie.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -112,7 +119,7 @@ def become_command(
 ) -> NoReturn:
     """Enter the sandbox, fork once more (only that child is inside), and run the program."""
     try:
-        _join_cgroups(cgroups)
+        join_cgroups(cgroups)
         if pidfd >= 0:
             kernel.setns(pidfd, kernel.CLONE_NEWALL)
         child = os.fork()
@@ -130,7 +137,7 @@ def _become(report: Report, request: Message, stdio: list[int], *, isolated: boo
     os.setsid()
     if isolated:
         report.stage = "user"
-        _take_user(request)
+        take_user(request)
     if request["pty"] is not None:
         report.stage = "pty"
         stdio = _open_terminal(report, request["pty"], isolated=isolated)
@@ -138,7 +145,7 @@ def _become(report: Report, request: Message, stdio: list[int], *, isolated: boo
     report.stage = "working_dir"
     os.chdir(request["cwd"])
     report.stage = "limits"
-    _set_limits(request["rlimits"])
+    set_limits(request["rlimits"])
     if isolated:
         kernel.drop_capabilities()
     kernel.no_new_privileges()
@@ -148,7 +155,8 @@ def _become(report: Report, request: Message, stdio: list[int], *, isolated: boo
     os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606  # the point of it
 
 
-def _take_user(request: Message) -> None:
+def take_user(request: Message) -> None:
+    """Become the user of a command, without a way back."""
     # Before the user: only who has capabilities may give away the right to have them.
     kernel.drop_bounding_set()
     if request["groups"] is not None:
@@ -159,7 +167,8 @@ def _take_user(request: Message) -> None:
     kernel.hide_memory()
 
 
-def _set_limits(limits: dict[str, int]) -> None:
+def set_limits(limits: dict[str, int]) -> None:
+    """Limit this process and what it starts, at most as far as it is limited itself."""
     for name, value in limits.items():
         kind = getattr(resource, name)
         hard = resource.getrlimit(kind)[1]

@@ -16,9 +16,13 @@ speaks the same set over TLS, without descriptors.
 | forget | sandbox | none |
 | exec | sandbox, argv, env, cwd, uid, gid, groups, rlimits, pty, survives | pid, host_pid, master |
 | signal | host_pid, number, session | sent |
+| launcher | sandbox, uid, gid, groups, rlimits, env; its channel | answer |
 | inside | sandbox, pid, number | sent |
 | socket | sandbox, kind (listen, connect), port | the socket |
 | stats | | commands, keepers, rss |
+
+A launcher serves *exec* (argv, env, cwd; beside it the three streams) and *signal* on a channel of
+its own, in the same way.
 
 Events: *mapping* (id, pid): the server writes the id maps of that process, then says *mapped*;
 *exit* (host_pid, code, signal): a command ended.
@@ -32,17 +36,35 @@ import os
 import socket
 from typing import Any
 
-__all__ = ["VERSION", "Message", "receive", "send"]
+__all__ = ["VERSION", "Message", "end_event", "failure_answer", "receive", "send"]
 
-VERSION = 1
+VERSION = 2
 
 Message = dict[str, Any]
 
 _PACKET_BYTES = 48 * 1024
 """Below the smallest send buffer a kernel gives by default, headers included."""
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 _MAX_BODY = 64 * 1024 * 1024
 _MAX_DESCRIPTORS = 8
+
+
+def end_event(pid: int, status: int) -> Message:
+    """Say how a process ended: what the system's status of it means."""
+    code = os.waitstatus_to_exitcode(status)
+    return {
+        "event": "exit",
+        "host_pid": pid,
+        "code": 128 - code if code < 0 else code,
+        "signal": -code if code < 0 else None,
+    }
+
+
+def failure_answer(number: int, stage: str, text: str) -> Message:
+    """Say that something did not work, and at which step."""
+    return {"error": number, "stage": stage, "text": text}
 
 
 def send(channel: socket.socket, message: Message, descriptors: tuple[int, ...] = ()) -> None:
@@ -52,7 +74,7 @@ def send(channel: socket.socket, message: Message, descriptors: tuple[int, ...] 
         BlockingIOError: the other side does not read, and the socket does not wait.
         OSError: the other side is gone.
     """
-    body = json.dumps(message, separators=(",", ":")).encode()
+    body = _encode(message).encode()
     if len(body) <= _PACKET_BYTES:
         _send(channel, body, descriptors)
         return

@@ -12,8 +12,14 @@ from typing import Any
 
 from prime_async.server.runtimes.spawner import children, sessions
 from prime_async.server.runtimes.spawner.keepers import Birth, start_time
+from prime_async.server.runtimes.spawner.launcher import become_launcher
 from prime_async.server.runtimes.spawner.loop import Loop, Pending
-from prime_async.server.runtimes.spawner.messages import VERSION, Message
+from prime_async.server.runtimes.spawner.messages import (
+    VERSION,
+    Message,
+    end_event,
+    failure_answer,
+)
 from prime_async.server.runtimes.spawner.privileges import take_place
 
 __all__ = ["Service"]
@@ -88,13 +94,9 @@ class Service:
             os.close(descriptor)
 
     def _fail(self, request: Message, error: OSError, stage: str = "spawner") -> None:
+        text = error.strerror or str(error)
         self._loop.say(
-            {
-                "id": request["id"],
-                "error": error.errno or errno.EIO,
-                "stage": stage,
-                "text": error.strerror or str(error),
-            }
+            {"id": request["id"], **failure_answer(error.errno or errno.EIO, stage, text)}
         )
 
     def _do_hello(self, request: Message, _: list[int]) -> None:
@@ -213,26 +215,14 @@ class Service:
         if status is None:
             self._commands[command.host_pid] = command
         else:
-            self._report_exit(command.host_pid, status)
+            self._loop.say(end_event(command.host_pid, status))
 
     def _on_exit(self, pid: int, status: int) -> None:
         if self._commands.pop(pid, None) is not None:
-            self._report_exit(pid, status)
+            self._loop.say(end_event(pid, status))
         elif self._unplaced:
             # It may be a command that ended before its start was reported.
             self._early[pid] = status
-
-    def _report_exit(self, pid: int, status: int) -> None:
-        code = os.waitstatus_to_exitcode(status)
-        number = -code if code < 0 else None
-        self._loop.say(
-            {
-                "event": "exit",
-                "host_pid": pid,
-                "code": 128 - code if code < 0 else code,
-                "signal": number,
-            }
-        )
 
     def _do_signal(self, request: Message, _: list[int]) -> None:
         pid, number = request["host_pid"], request["number"]
@@ -250,6 +240,15 @@ class Service:
         pending.fork(
             lambda report: children.signal_inside(
                 report, keeper.pidfd, request["pid"], request["number"]
+            )
+        )
+
+    def _do_launcher(self, request: Message, descriptors: list[int]) -> None:
+        keeper = self._keepers[request["sandbox"]]
+        pending = Pending(self._loop, partial(self._helped, request))
+        pending.fork(
+            lambda report: become_launcher(
+                report, request, descriptors[0], keeper.entry, keeper.cgroups
             )
         )
 
@@ -280,8 +279,8 @@ class Service:
 
 def _failure(said: Message) -> Message:
     """What a child said about its failure; a child that was killed says nothing."""
-    return {
-        "error": said.get("error", errno.ECHILD),
-        "stage": said.get("stage", "enter"),
-        "text": said.get("text", "it was killed before it could begin"),
-    }
+    return failure_answer(
+        said.get("error", errno.ECHILD),
+        said.get("stage", "enter"),
+        said.get("text", "it was killed before it could begin"),
+    )
