@@ -221,6 +221,78 @@ if TYPE_CHECKING:
     from prime_async.evals.verifiers import (
         load_run as load_run,
     )
+    from prime_async.images.client import (
+        AsyncImageClient as AsyncImageClient,
+    )
+    from prime_async.images.models import (
+        BuildImageResponse as BuildImageResponse,
+    )
+    from prime_async.images.models import (
+        BulkBuildImageResponse as BulkBuildImageResponse,
+    )
+    from prime_async.images.models import (
+        ImageArtifactType as ImageArtifactType,
+    )
+    from prime_async.images.models import (
+        ImageBuild as ImageBuild,
+    )
+    from prime_async.images.models import (
+        ImageBuildStatus as ImageBuildStatus,
+    )
+    from prime_async.images.models import (
+        ImageCoordinateState as ImageCoordinateState,
+    )
+    from prime_async.images.models import (
+        ImageListItem as ImageListItem,
+    )
+    from prime_async.images.models import (
+        ImageListResponse as ImageListResponse,
+    )
+    from prime_async.images.models import (
+        ImageMutationError as ImageMutationError,
+    )
+    from prime_async.images.models import (
+        ImageOwner as ImageOwner,
+    )
+    from prime_async.images.models import (
+        ImageOwnerType as ImageOwnerType,
+    )
+    from prime_async.images.models import (
+        ImageUpdateResult as ImageUpdateResult,
+    )
+    from prime_async.images.models import (
+        ImageVisibility as ImageVisibility,
+    )
+    from prime_async.images.models import (
+        PersonalImageOwner as PersonalImageOwner,
+    )
+    from prime_async.images.models import (
+        PlatformImageOwner as PlatformImageOwner,
+    )
+    from prime_async.images.models import (
+        SourceImageBuildResult as SourceImageBuildResult,
+    )
+    from prime_async.images.models import (
+        TeamImageOwner as TeamImageOwner,
+    )
+    from prime_async.images.models import (
+        UpdateImagesResponse as UpdateImagesResponse,
+    )
+    from prime_async.images.requests import (
+        BuildImageRequest as BuildImageRequest,
+    )
+    from prime_async.images.requests import (
+        ImageUpdateItem as ImageUpdateItem,
+    )
+    from prime_async.images.requests import (
+        ImageUpdatePatch as ImageUpdatePatch,
+    )
+    from prime_async.images.requests import (
+        ImageUpdateSource as ImageUpdateSource,
+    )
+    from prime_async.images.requests import (
+        UpdateImagesRequest as UpdateImagesRequest,
+    )
     from prime_async.models import (
         Record as Record,
     )
@@ -376,6 +448,7 @@ __all__ = [
     "AsyncAPIClient",
     "AsyncCommandStream",
     "AsyncEvalsClient",
+    "AsyncImageClient",
     "AsyncProcessStream",
     "AsyncSandboxAccess",
     "AsyncSandboxCheckpoints",
@@ -390,6 +463,9 @@ __all__ = [
     "BatchCheckpointResponse",
     "BatchSandboxStatusResponse",
     "BatchStatusUnsupportedError",
+    "BuildImageRequest",
+    "BuildImageResponse",
+    "BulkBuildImageResponse",
     "BulkDeleteSandboxResponse",
     "CheckpointDeleteError",
     "CheckpointFailedError",
@@ -414,7 +490,21 @@ __all__ = [
     "FileUploadResponse",
     "ForbiddenError",
     "HostedEvaluation",
+    "ImageArtifactType",
+    "ImageBuild",
     "ImageBuildError",
+    "ImageBuildStatus",
+    "ImageCoordinateState",
+    "ImageListItem",
+    "ImageListResponse",
+    "ImageMutationError",
+    "ImageOwner",
+    "ImageOwnerType",
+    "ImageUpdateItem",
+    "ImageUpdatePatch",
+    "ImageUpdateResult",
+    "ImageUpdateSource",
+    "ImageVisibility",
     "InterruptedPush",
     "InvalidEvaluationError",
     "InvalidSampleError",
@@ -435,6 +525,8 @@ __all__ = [
     "PartialPushError",
     "PayloadTooLargeError",
     "PaymentRequiredError",
+    "PersonalImageOwner",
+    "PlatformImageOwner",
     "PrimeError",
     "ProtocolError",
     "PushReceipt",
@@ -467,14 +559,18 @@ __all__ = [
     "ServerError",
     "Settings",
     "SkippedEntry",
+    "SourceImageBuildResult",
     "SpoolError",
     "StartCommand",
     "SyncResult",
     "TERMINAL_STATUSES",
+    "TeamImageOwner",
     "TransferProgress",
     "TransportError",
     "TreeTransfer",
     "UnauthorizedError",
+    "UpdateImagesRequest",
+    "UpdateImagesResponse",
     "UploadTimeoutError",
     "UsageError",
     "ValidationError",
@@ -501,6 +597,7 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncAPIClient": "prime_async.api",
         "AsyncCommandStream": "prime_async.sandboxes.command_stream",
         "AsyncEvalsClient": "prime_async.evals.client",
+        "AsyncImageClient": "prime_async.images.client",
         "AsyncProcessStream": "prime_async.sandboxes.processes",
         "AsyncSandboxAccess": "prime_async.sandboxes.access",
         "AsyncSandboxCheckpoints": "prime_async.sandboxes.checkpoints",
@@ -515,6 +612,9 @@ __getattr__, __dir__ = lazy_exports(
         "BatchCheckpointResponse": "prime_async.sandboxes.checkpoint_models",
         "BatchSandboxStatusResponse": "prime_async.sandboxes.models",
         "BatchStatusUnsupportedError": "prime_async.errors",
+        "BuildImageRequest": "prime_async.images.requests",
+        "BuildImageResponse": "prime_async.images.models",
+        "BulkBuildImageResponse": "prime_async.images.models",
         "BulkDeleteSandboxResponse": "prime_async.sandboxes.models",
         "CheckpointDeleteError": "prime_async.sandboxes.checkpoint_models",
         "CheckpointFailedError": "prime_async.errors",
@@ -539,7 +639,21 @@ __getattr__, __dir__ = lazy_exports(
         "FileUploadResponse": "prime_async.sandboxes.models",
         "ForbiddenError": "prime_async.errors",
         "HostedEvaluation": "prime_async.evals.models",
+        "ImageArtifactType": "prime_async.images.models",
+        "ImageBuild": "prime_async.images.models",
         "ImageBuildError": "prime_async.errors",
+        "ImageBuildStatus": "prime_async.images.models",
+        "ImageCoordinateState": "prime_async.images.models",
+        "ImageListItem": "prime_async.images.models",
+        "ImageListResponse": "prime_async.images.models",
+        "ImageMutationError": "prime_async.images.models",
+        "ImageOwner": "prime_async.images.models",
+        "ImageOwnerType": "prime_async.images.models",
+        "ImageUpdateItem": "prime_async.images.requests",
+        "ImageUpdatePatch": "prime_async.images.requests",
+        "ImageUpdateResult": "prime_async.images.models",
+        "ImageUpdateSource": "prime_async.images.requests",
+        "ImageVisibility": "prime_async.images.models",
         "InterruptedPush": "prime_async.evals.sync",
         "InvalidEvaluationError": "prime_async.errors",
         "InvalidSampleError": "prime_async.errors",
@@ -560,6 +674,8 @@ __getattr__, __dir__ = lazy_exports(
         "PartialPushError": "prime_async.errors",
         "PayloadTooLargeError": "prime_async.errors",
         "PaymentRequiredError": "prime_async.errors",
+        "PersonalImageOwner": "prime_async.images.models",
+        "PlatformImageOwner": "prime_async.images.models",
         "PrimeError": "prime_async.errors",
         "ProtocolError": "prime_async.errors",
         "PushReceipt": "prime_async.evals.receipts",
@@ -592,14 +708,18 @@ __getattr__, __dir__ = lazy_exports(
         "ServerError": "prime_async.errors",
         "Settings": "prime_async.config",
         "SkippedEntry": "prime_async.sandboxes.treerules",
+        "SourceImageBuildResult": "prime_async.images.models",
         "SpoolError": "prime_async.errors",
         "StartCommand": "prime_async.sandboxes.requests",
         "SyncResult": "prime_async.evals.sync",
         "TERMINAL_STATUSES": "prime_async.evals.models",
+        "TeamImageOwner": "prime_async.images.models",
         "TransferProgress": "prime_async.sandboxes.pace",
         "TransportError": "prime_async.errors",
         "TreeTransfer": "prime_async.sandboxes.treerules",
         "UnauthorizedError": "prime_async.errors",
+        "UpdateImagesRequest": "prime_async.images.requests",
+        "UpdateImagesResponse": "prime_async.images.models",
         "UploadTimeoutError": "prime_async.errors",
         "UsageError": "prime_async.errors",
         "ValidationError": "prime_async.errors",

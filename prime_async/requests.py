@@ -1,4 +1,4 @@
-"""What every method does: check numbers, leave out what is not given, type the answer."""
+"""What every method does: check numbers, leave out what is not given, send, type the answer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from prime_async.errors import UsageError
+from prime_async.api import AsyncAPIClient
+from prime_async.errors import NotFoundError, UsageError
 from prime_async.models import Record
 from prime_async.transport import Response
 
-__all__ = ["check_range", "given", "read_record"]
+__all__ = ["check_range", "given", "read_record", "send_about"]
 
 R = TypeVar("R", bound=Record)
 
@@ -43,3 +44,31 @@ def check_range(field: str, value: int, lowest: int, highest: int | None = None)
     if not whole or value < lowest or (highest is not None and value > highest):
         bounds = f"at least {lowest}" if highest is None else f"{lowest} to {highest}"
         raise UsageError(f"{field} is {value!r}; it must be a whole number, {bounds}", field=field)
+
+
+async def send_about(
+    api: AsyncAPIClient, what: str, method: str, path: str, **options: Any
+) -> Response:
+    """Send a request.
+
+    Args:
+        what: the thing it is about, such as ``checkpoint ckpt_1``.
+        options: those of :meth:`~prime_async.transport.Transport.request`.
+
+    Raises:
+        NotFoundError: there is no such thing.
+        APIError: any other refusal.
+    """
+    transport = await api.connect()
+    try:
+        return await transport.request(method, path, **options)
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"there is no {what}",
+            status=404,
+            code=error.code,
+            detail=error.detail,
+            request_id=error.request_id,
+            method=error.method,
+            url=error.url,
+        ) from error

@@ -67,6 +67,7 @@ PLAN = Plan(
         Unit("prime_sync.evals_reading", ("prime_async.evals.reading",)),
         Unit("prime_sync.evals_hosted", ("prime_async.evals.hosted",)),
         Unit("prime_sync.evals", ("prime_async.evals.client",), "prime_async.evals"),
+        Unit("prime_sync.images", ("prime_async.images.client",), "prime_async.images"),
         Unit(
             "prime_sync.sandboxes",
             (

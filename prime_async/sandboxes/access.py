@@ -6,8 +6,7 @@ from typing import Any
 
 from prime_async import ids
 from prime_async.errors import UsageError
-from prime_async.requests import check_range, given, read_record
-from prime_async.sandboxes.about import send_about
+from prime_async.requests import check_range, given, read_record, send_about
 from prime_async.sandboxes.network_models import ExposedPort, ListExposedPortsResponse, SSHSession
 from prime_async.sandboxes.networks import AsyncSandboxNetworks
 from prime_async.sandboxes.once import make_once

@@ -16,8 +16,7 @@ from prime_async.errors import (
     NotFoundError,
     UsageError,
 )
-from prime_async.requests import read_record
-from prime_async.sandboxes.about import send_about
+from prime_async.requests import read_record, send_about
 from prime_async.sandboxes.checkpoint_models import (
     DURABLE,
     FAILED_STATES,

@@ -6,8 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from prime_async import ids
-from prime_async.requests import read_record
-from prime_async.sandboxes.about import send_about
+from prime_async.requests import read_record, send_about
 from prime_async.sandboxes.checkpoint_lookup import (
     CheckpointLookup,
     check_checkpoint_ids,

@@ -9,8 +9,7 @@ import anyio
 
 from prime_async.api import AsyncAPIClient
 from prime_async.errors import APIError, LanJoinError, LanJoinTimeoutError, UsageError
-from prime_async.requests import check_range, read_record
-from prime_async.sandboxes.about import send_about
+from prime_async.requests import check_range, read_record, send_about
 from prime_async.sandboxes.coalescer import Coalescer
 from prime_async.sandboxes.network_models import LanNetwork, LanNetworkMember, LanRule
 from prime_async.sandboxes.pauses import FIRST_PAUSE, until_beat

@@ -7,8 +7,7 @@ from typing import Any
 
 from prime_async import ids
 from prime_async.errors import APIError, ProtocolError, UsageError
-from prime_async.requests import given, read_record
-from prime_async.sandboxes.about import send_about
+from prime_async.requests import given, read_record, send_about
 from prime_async.sandboxes.checkpoints import AsyncSandboxCheckpoints
 from prime_async.sandboxes.egress import policy_of
 from prime_async.sandboxes.lan import add_member, check_rules, network_path, same_rules

@@ -7,8 +7,7 @@ from typing import Any
 
 from prime_async import ids
 from prime_async.errors import NotFoundError, UsageError
-from prime_async.requests import check_range, given, read_record
-from prime_async.sandboxes.about import send_about
+from prime_async.requests import check_range, given, read_record, send_about
 from prime_async.sandboxes.checkpoint_models import SandboxCheckpoint, Volume, VolumeListResponse
 from prime_async.sandboxes.checkpoints import AsyncSandboxCheckpoints
 from prime_async.sandboxes.once import make_once
