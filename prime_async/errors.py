@@ -15,6 +15,8 @@
     │   └── LanJoinTimeoutError (TimeoutError)
     ├── ImageBuildError (RuntimeError)    .build_id .status: an image that was not built
     ├── CommandTimeoutError (RuntimeError, TimeoutError)   .stdout .stderr .elapsed: what it wrote
+    │   └── BackgroundJobTimeoutError     .job .killed: its handle, and whether it was ended
+    ├── BackgroundJobsTimeoutError (RuntimeError, TimeoutError)   .statuses .pending: of many
     ├── UploadTimeoutError, DownloadTimeoutError (RuntimeError, TimeoutError)   .file_path
     └── APIError                          .status .code .detail .request_id .ambiguous …
         ├── TransportError                no answer arrived
@@ -51,11 +53,14 @@ if TYPE_CHECKING:
 
     from prime_async.evals.files import OversizedLine
     from prime_async.evals.receipts import PushReceipt
+    from prime_async.sandboxes.jobs.models import BackgroundJob, BackgroundJobStatus
 
 __all__ = [
     "APIConnectionError",
     "APIError",
     "APITimeoutError",
+    "BackgroundJobTimeoutError",
+    "BackgroundJobsTimeoutError",
     "BadRequestError",
     "BatchStatusUnsupportedError",
     "CheckpointFailedError",
@@ -571,6 +576,49 @@ class CommandTimeoutError(PrimeError, RuntimeError, TimeoutError):
         self.stdout = stdout
         self.stderr = stderr
         self.elapsed = timeout if elapsed is None else elapsed
+
+
+class BackgroundJobTimeoutError(CommandTimeoutError):
+    """A background job did not end in time.
+
+    Attributes:
+        job: its handle.
+        killed: whether it was ended; False when it was to go on, or could not be reached.
+        stdout, stderr: the end of what it had written by then.
+    """
+
+    def __init__(
+        self, job: BackgroundJob, command: str, timeout: float, *, killed: bool, **kwargs: Any
+    ) -> None:
+        super().__init__(job.sandbox_id, command, timeout, **kwargs)
+        self.job = job
+        self.killed = killed
+
+
+class BackgroundJobsTimeoutError(PrimeError, RuntimeError, TimeoutError):
+    """Some of the background jobs that were waited for have not ended in time; they go on.
+
+    Attributes:
+        statuses: what is known of those that have ended, where it was not handed out before.
+        pending: the handles of the others.
+    """
+
+    def __init__(
+        self,
+        statuses: list[BackgroundJobStatus],
+        pending: list[BackgroundJob],
+        total: int,
+        timeout: float,
+        *,
+        hint: str | None = None,
+    ) -> None:
+        PrimeError.__init__(
+            self,
+            f"{len(pending)} of {total} background jobs have not ended within {timeout:g} s",
+            hint=hint,
+        )
+        self.statuses = statuses
+        self.pending = pending
 
 
 class _TransferTimeoutError(PrimeError, RuntimeError, TimeoutError):

@@ -1,127 +1,379 @@
-"""Many waiters, few requests: keys asked for at about the same time travel together."""
+"""Many waiters, few requests: keys asked for at about the same time travel together.
+
+A key is looked at once (:meth:`Coalescer.get`) or again and again until what is found will do
+(:meth:`Coalescer.watch`). Each watched key has a clock of its own, quick at first and then patient,
+whose moments lie on beats that all keys share: however many are waited for, the keys of one beat
+are asked for in as few requests as can hold them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import Generic, TypeVar
+import asyncio
+import heapq
+import math
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
 
 import anyio
 
-__all__ = ["BATCH", "Coalescer"]
+from prime_async.errors import APIConnectionError, PrimeError
+from prime_async.sandboxes.background import Background
+
+__all__ = ["AGAIN", "BATCH", "Answer", "Coalescer", "Later", "Waiter"]
 
 BATCH = 100
 """Keys in one request."""
 
 _WINDOW = 0.025
+_BEAT = 0.1
+_PAUSES = (1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 48)
+"""Beats between the looks at one key; each divides those that follow, so that their beats meet."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class _Slot(Generic[V]):
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Nothing could be found out this time: who watches goes on, who asked once gets the error."""
+
+    error: Exception
+
+
+class _Again:
+    """The key belongs into another lane: look at it there, at once."""
+
+
+AGAIN = _Again()
+
+Answer: TypeAlias = V | Exception | Later | _Again
+"""What is found for one key."""
+
+Fetch: TypeAlias = Callable[[list[K]], Awaitable[Mapping[K, Answer[V]]]]
+
+
+class Waiter(Generic[K, V]):
+    """Somebody who waits for a key; made by :meth:`Coalescer.subscribe`.
+
+    Attributes:
+        key: what is waited for.
+        done: whether there is a result.
+        last_error: what hid the key at the latest look, or None.
+    """
+
+    __slots__ = ("_error", "_told", "_value", "done", "key", "last_error", "least", "until")
+
+    def __init__(
+        self,
+        key: K,
+        until: Callable[[V], bool] | None,
+        least: float,
+        told: Callable[[Waiter[K, V]], None],
+    ) -> None:
+        self.key = key
+        self.until = until
+        self.least = least
+        self.done = False
+        self.last_error: Exception | None = None
+        self._told = told
+        self._value: V | None = None
+        self._error: Exception | None = None
+
+    def result(self) -> V:
+        """Return the value that was found; raises the error in its place."""
+        if self._error is not None:
+            raise self._error
+        assert self._value is not None
+        return self._value
+
+    def takes(self, answer: Answer[V]) -> bool:
+        """Take an answer if it ends the wait."""
+        if isinstance(answer, Later):
+            self.last_error = answer.error
+            if self.until is not None:
+                return False
+            self._error = answer.error
+        elif isinstance(answer, Exception):
+            self._error = answer
+        elif isinstance(answer, _Again):
+            return False
+        elif self.until is None or self.until(answer):
+            self._value = answer
+        else:
+            self.last_error = None
+            return False
+        self.done = True
+        self._told(self)
+        return True
+
+
+class _Slot(Generic[K, V]):
     """What the waiters of one key share."""
 
-    __slots__ = ("error", "taken", "value", "waiters", "wake")
+    __slots__ = ("flight", "key", "looks", "waiters")
 
-    def __init__(self) -> None:
-        self.waiters = 0
-        self.taken = False
-        self.value: V | None = None
-        self.error: Exception | None = None
-        self.wake = anyio.Event()
+    def __init__(self, key: K) -> None:
+        self.key = key
+        self.looks = 0
+        self.waiters: dict[Waiter[K, V], None] = {}
+        self.flight: _Flight | None = None
 
-    @property
-    def done(self) -> bool:
-        return self.error is not None or self.value is not None
+
+class _Flight:
+    """One request under way; it is given up when nobody waits for any of its keys."""
+
+    __slots__ = ("beat", "scope", "wanted")
+
+    def __init__(self, wanted: int, beat: int) -> None:
+        self.wanted = wanted
+        self.beat = beat
+        self.scope = anyio.CancelScope()
 
 
 class Coalescer(Generic[K, V]):
-    """Collects keys for a moment and fetches them together, several requests at a time.
+    """Fetches keys together, several requests at a time.
 
-    No task of its own: one of the waiters fetches for a batch, and when it is cancelled another
-    one takes over.
+    Its one task runs while anybody waits; it is owned by ``background``.
 
     Args:
-        fetch: takes at most 100 keys and returns, per key, a value or the error for it; an
-            exception it raises is everybody's.
+        fetch: takes at most 100 keys of one lane and returns, per key, a value, the error for it,
+            or :class:`Later`; an exception it raises is everybody's.
+        background: owns the task; by default one of its own.
+        lane: keys of different lanes never share a request.
+        name: of the task.
+
+    Attributes:
+        batches, keys, most_keys: requests, the keys in all of them, and the most in one.
     """
 
-    def __init__(self, fetch: Callable[[list[K]], Awaitable[Mapping[K, V | Exception]]]) -> None:
+    def __init__(
+        self,
+        fetch: Fetch[K, V],
+        background: Background | None = None,
+        *,
+        lane: Callable[[K], Hashable] | None = None,
+        name: str = "coalescer",
+    ) -> None:
         self._fetch = fetch
-        self._slots: dict[K, _Slot[V]] = {}
-        self._collecting = False
+        self._background = background or Background()
+        self._lane = lane
+        self._name = name
+        self._phase = random.uniform(0, 10)  # noqa: S311 - spreads load, guards nothing
+        self.batches = 0
+        self.keys = 0
+        self.most_keys = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._slots: dict[K, _Slot[K, V]] = {}
+        self._soon: list[_Slot[K, V]] = []
+        self._soon_at = math.inf
+        self._by_beat: dict[int, list[_Slot[K, V]]] = {}
+        self._beats: list[int] = []
+        self._changed = asyncio.Event()
+        self._wakes_at = math.inf
 
     async def get(self, key: K) -> V:
-        """Return the value of a key; raises the error for it."""
+        """Look at a key once; raises the error for it."""
+        return await self._wait(key, None, 0.0)
+
+    async def watch(self, key: K, until: Callable[[V], bool], *, least: float = 0.0) -> V:
+        """Look at a key until a value will do; raises the error for it.
+
+        Args:
+            until: says whether a value will do.
+            least: seconds between two looks at least; others who watch the key may want more.
+        """
+        return await self._wait(key, until, least)
+
+    async def _wait(self, key: K, until: Callable[[V], bool] | None, least: float) -> V:
+        over = asyncio.Event()
+        waiter = self.subscribe(key, until, lambda _: over.set(), least=least)
+        try:
+            await over.wait()
+        finally:
+            self.leave(waiter)
+        return waiter.result()
+
+    def subscribe(
+        self,
+        key: K,
+        until: Callable[[V], bool] | None,
+        told: Callable[[Waiter[K, V]], None],
+        *,
+        least: float = 0.0,
+    ) -> Waiter[K, V]:
+        """Begin to wait for a key; ``told`` is called when it is done, until :meth:`leave`."""
+        self._belong_to_loop()
+        waiter: Waiter[K, V] = Waiter(key, until, least, told)
         slot = self._slots.get(key)
         if slot is None:
-            slot = self._slots[key] = _Slot()
-        slot.waiters += 1
-        try:
-            while not slot.done:
-                if slot.taken or self._collecting:
-                    await slot.wake.wait()
-                else:
-                    await self._lead()
-        finally:
-            slot.waiters -= 1
-            if not slot.waiters and not slot.taken and self._slots.get(key) is slot:
-                del self._slots[key]
-        if slot.error is not None:
-            raise slot.error
-        assert slot.value is not None
-        return slot.value
+            slot = self._slots[key] = _Slot(key)
+            self._look_soon(slot)
+        elif slot.flight is not None and not slot.waiters:
+            slot.flight.wanted += 1
+        elif slot.flight is None and slot.looks and until is None:
+            self._look_soon(slot)  # watched, and its next look may be far away
+        slot.waiters[waiter] = None
+        self._background.run(self._name, self._drive)
+        return waiter
 
-    async def _lead(self) -> None:
-        self._collecting = True
-        batch: dict[K, _Slot[V]] = {}
-        try:
-            if len(self._waiting()) < BATCH:
-                await anyio.sleep(_WINDOW)
-            batch = dict(self._waiting()[:BATCH])
-            for slot in batch.values():
-                slot.taken = True
-        finally:
-            self._collecting = False
-            self._pass_on()
-        await self._run(batch)
-
-    async def _run(self, batch: dict[K, _Slot[V]]) -> None:
-        found: Mapping[K, V | Exception]
-        try:
-            found = await self._fetch(list(batch))
-        except Exception as error:  # handed to everybody who waits for it
-            found = dict.fromkeys(batch, error)
-        except BaseException:  # cancelled: others go on
-            self._put_back(batch)
-            raise
-        for key, slot in batch.items():
-            answer = found.get(key) or LookupError(f"{key} was left out of the answer")
-            if isinstance(answer, Exception):
-                slot.error = answer
-            else:
-                slot.value = answer
-            del self._slots[key]
-            self._wake(slot)
-
-    def _put_back(self, batch: dict[K, _Slot[V]]) -> None:
-        for key, slot in batch.items():
-            slot.taken = False
-            if not slot.waiters:
-                del self._slots[key]
-        if not self._collecting:
-            self._pass_on()
-
-    def _waiting(self) -> list[tuple[K, _Slot[V]]]:
-        return [(key, slot) for key, slot in self._slots.items() if not slot.taken]
-
-    def _pass_on(self) -> None:
-        """Let the next waiter lead, if there is one."""
-        for _, slot in self._waiting():
-            self._wake(slot)
+    def leave(self, waiter: Waiter[K, V]) -> None:
+        """Wait no longer; harmless when the wait is over."""
+        slot = self._slots.get(waiter.key)
+        if slot is None or waiter not in slot.waiters:
             return
+        del slot.waiters[waiter]
+        if slot.waiters:
+            return
+        if slot.flight is None:
+            self._drop(slot)
+        else:
+            slot.flight.wanted -= 1
+            if not slot.flight.wanted:
+                slot.flight.scope.cancel()
 
-    @staticmethod
-    def _wake(slot: _Slot[V]) -> None:
-        slot.wake.set()
-        slot.wake = anyio.Event()
+    def _belong_to_loop(self) -> None:
+        """Forget the waiters of a loop that is gone."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop = loop
+            self._reset()
+
+    # The task.
+
+    async def _drive(self) -> None:
+        try:
+            while self._slots:
+                async with anyio.create_task_group() as group:
+                    while self._slots:
+                        for flight, slots in self._due():
+                            group.start_soon(self._look, flight, slots)
+                        await self._until_due()
+        finally:
+            self._fail_all()
+
+    def _due(self) -> Iterator[tuple[_Flight, list[_Slot[K, V]]]]:
+        """Take the keys that are due, in groups for one request each."""
+        now = anyio.current_time()
+        beat = self._beat_at(now)
+        slots: list[_Slot[K, V]] = []
+        while self._beats and self._beats[0] <= beat:
+            slots += self._by_beat.pop(heapq.heappop(self._beats))
+        if slots or now >= self._soon_at or len(self._soon) >= BATCH:
+            slots += self._soon
+            self._soon, self._soon_at = [], math.inf
+        for group in self._groups(slots):
+            flight = _Flight(len(group), beat)
+            for slot in group:
+                slot.flight = flight
+            yield flight, group
+
+    def _groups(self, slots: list[_Slot[K, V]]) -> Iterator[list[_Slot[K, V]]]:
+        lanes: defaultdict[Hashable, dict[_Slot[K, V], None]] = defaultdict(dict)
+        lane = self._lane
+        for slot in slots:
+            if slot.waiters and slot.flight is None:
+                lanes[None if lane is None else lane(slot.key)][slot] = None
+        for members in lanes.values():
+            ordered = list(members)
+            for start in range(0, len(ordered), BATCH):
+                yield ordered[start : start + BATCH]
+
+    async def _until_due(self) -> None:
+        beat = self._moment_of(self._beats[0]) if self._beats else math.inf
+        soon = -math.inf if len(self._soon) >= BATCH else self._soon_at
+        self._wakes_at = min(beat, soon)
+        if self._wakes_at > anyio.current_time():
+            with anyio.move_on_at(self._wakes_at):
+                await self._changed.wait()
+        self._changed.clear()
+        self._wakes_at = -math.inf  # awake: nobody has to wake it
+
+    async def _look(self, flight: _Flight, slots: list[_Slot[K, V]]) -> None:
+        self.batches += 1
+        self.keys += len(slots)
+        self.most_keys = max(self.most_keys, len(slots))
+        found: Mapping[K, Answer[V]] = {}
+        with flight.scope:
+            try:
+                found = await self._fetch([slot.key for slot in slots])
+            except Exception as error:  # handed to everybody who waits for it
+                found = dict.fromkeys((slot.key for slot in slots), error)
+        given_up = flight.scope.cancelled_caught
+        for slot in slots:
+            slot.flight = None
+            answer = AGAIN if given_up else found.get(slot.key)
+            self._tell(slot, answer, flight.beat)
+
+    def _tell(self, slot: _Slot[K, V], answer: Answer[V] | None, beat: int) -> None:
+        if answer is None:
+            answer = LookupError(f"{slot.key} was left out of the answer")
+        if answer is not AGAIN:
+            slot.looks += 1
+        for waiter in list(slot.waiters):
+            if waiter.takes(answer):
+                slot.waiters.pop(waiter, None)  # told of it, it may have left by itself
+        if not slot.waiters:
+            self._drop(slot)
+        elif answer is AGAIN:
+            self._look_soon(slot)
+        else:
+            self._look_later(slot, beat)
+
+    # When keys are due.
+
+    def _look_soon(self, slot: _Slot[K, V]) -> None:
+        if not self._soon:
+            self._soon_at = anyio.current_time() + _WINDOW
+        self._soon.append(slot)
+        full = len(self._soon) >= BATCH
+        self._wake(-math.inf if full else self._soon_at)
+
+    def _look_later(self, slot: _Slot[K, V], beat: int) -> None:
+        """Put a key on the beat after the one on which it was looked at."""
+        pause = _PAUSES[min(slot.looks, len(_PAUSES)) - 1]
+        wish = math.ceil(min(waiter.least for waiter in slot.waiters) / _BEAT)
+        late = max(beat, self._beat_at(anyio.current_time()))
+        due = (beat // pause + 1) * pause if wish == 0 else beat + max(1, wish)
+        if due <= late:
+            due = (late // pause + 1) * pause
+        if due not in self._by_beat:
+            self._by_beat[due] = []
+            heapq.heappush(self._beats, due)
+            self._wake(self._moment_of(due))
+        self._by_beat[due].append(slot)
+
+    def _beat_at(self, moment: float) -> int:
+        # A thousandth of a beat early: a clock that wakes a little too soon still counts.
+        return math.floor((moment + self._phase) / _BEAT + 0.001)
+
+    def _moment_of(self, beat: int) -> float:
+        return beat * _BEAT - self._phase
+
+    def _wake(self, moment: float) -> None:
+        if moment < self._wakes_at:
+            self._changed.set()
+
+    def _drop(self, slot: _Slot[K, V]) -> None:
+        del self._slots[slot.key]
+        if not self._slots:
+            self._changed.set()
+
+    def _fail_all(self) -> None:
+        """End the waits that are left when the task is cancelled: the client is closed."""
+        for slot in list(self._slots.values()):
+            for waiter in list(slot.waiters):
+                waiter.takes(_closed())
+        self._slots.clear()
+
+
+def _closed() -> PrimeError:
+    return APIConnectionError(
+        "the client was closed while this call was under way",
+        hint="close a client when its calls have ended",
+    )

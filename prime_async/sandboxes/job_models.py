@@ -14,12 +14,19 @@ __all__ = [
 
 
 class BackgroundJobStatusSnapshot(Record):
-    """Whether a job has ended, and with which exit code (None while it runs)."""
+    """Whether a job has ended, and with which exit code (None while it runs).
+
+    Attributes:
+        error_code, error: set by the client on one of many jobs of which nothing can be told: the
+            code of :class:`BackgroundJobLookupError`, and why.
+    """
 
     sandbox_id: str
     job_id: str
     completed: bool = False
     exit_code: int | None = None
+    error_code: str | None = None
+    error: str | None = None
 
 
 class BackgroundJobLookupError(Record):

@@ -1,0 +1,1 @@
+"""Background jobs: commands that go on in a sandbox when the caller is gone."""
