@@ -30,6 +30,12 @@ if TYPE_CHECKING:
         APITimeoutError as APITimeoutError,
     )
     from prime_async.errors import (
+        BackgroundJobsTimeoutError as BackgroundJobsTimeoutError,
+    )
+    from prime_async.errors import (
+        BackgroundJobTimeoutError as BackgroundJobTimeoutError,
+    )
+    from prime_async.errors import (
         BadRequestError as BadRequestError,
     )
     from prime_async.errors import (
@@ -341,6 +347,30 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.execution import (
         AsyncSandboxCommands as AsyncSandboxCommands,
     )
+    from prime_async.sandboxes.job_models import (
+        BackgroundJobLookupError as BackgroundJobLookupError,
+    )
+    from prime_async.sandboxes.job_models import (
+        BackgroundJobStatusSnapshot as BackgroundJobStatusSnapshot,
+    )
+    from prime_async.sandboxes.job_models import (
+        BatchBackgroundJobStatusResponse as BatchBackgroundJobStatusResponse,
+    )
+    from prime_async.sandboxes.jobs.client import (
+        AsyncSandboxJobs as AsyncSandboxJobs,
+    )
+    from prime_async.sandboxes.jobs.models import (
+        BackgroundJob as BackgroundJob,
+    )
+    from prime_async.sandboxes.jobs.models import (
+        BackgroundJobInfo as BackgroundJobInfo,
+    )
+    from prime_async.sandboxes.jobs.models import (
+        BackgroundJobStatus as BackgroundJobStatus,
+    )
+    from prime_async.sandboxes.jobs.models import (
+        JobOutputChunk as JobOutputChunk,
+    )
     from prime_async.sandboxes.models import (
         BatchSandboxStatusResponse as BatchSandboxStatusResponse,
     )
@@ -425,6 +455,9 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.requests import (
         VolumeMount as VolumeMount,
     )
+    from prime_async.sandboxes.stats import (
+        SandboxClientStats as SandboxClientStats,
+    )
     from prime_async.sandboxes.storage import (
         AsyncSandboxFiles as AsyncSandboxFiles,
     )
@@ -456,10 +489,19 @@ __all__ = [
     "AsyncSandboxCommands",
     "AsyncSandboxControl",
     "AsyncSandboxFiles",
+    "AsyncSandboxJobs",
     "AsyncSandboxNetworks",
     "AsyncSandboxProcess",
     "AsyncVolumes",
+    "BackgroundJob",
+    "BackgroundJobInfo",
+    "BackgroundJobLookupError",
+    "BackgroundJobStatus",
+    "BackgroundJobStatusSnapshot",
+    "BackgroundJobTimeoutError",
+    "BackgroundJobsTimeoutError",
     "BadRequestError",
+    "BatchBackgroundJobStatusResponse",
     "BatchCheckpointResponse",
     "BatchSandboxStatusResponse",
     "BatchStatusUnsupportedError",
@@ -508,6 +550,7 @@ __all__ = [
     "InterruptedPush",
     "InvalidEvaluationError",
     "InvalidSampleError",
+    "JobOutputChunk",
     "LanJoinError",
     "LanJoinTimeoutError",
     "LanNetwork",
@@ -544,6 +587,7 @@ __all__ = [
     "Sandbox",
     "SandboxBulkWaitError",
     "SandboxCheckpoint",
+    "SandboxClientStats",
     "SandboxEgressPolicy",
     "SandboxFileNotFoundError",
     "SandboxFileTooLargeError",
@@ -605,10 +649,19 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncSandboxCommands": "prime_async.sandboxes.execution",
         "AsyncSandboxControl": "prime_async.sandboxes.control",
         "AsyncSandboxFiles": "prime_async.sandboxes.storage",
+        "AsyncSandboxJobs": "prime_async.sandboxes.jobs.client",
         "AsyncSandboxNetworks": "prime_async.sandboxes.networks",
         "AsyncSandboxProcess": "prime_async.sandboxes.processes",
         "AsyncVolumes": "prime_async.sandboxes.volumes",
+        "BackgroundJob": "prime_async.sandboxes.jobs.models",
+        "BackgroundJobInfo": "prime_async.sandboxes.jobs.models",
+        "BackgroundJobLookupError": "prime_async.sandboxes.job_models",
+        "BackgroundJobStatus": "prime_async.sandboxes.jobs.models",
+        "BackgroundJobStatusSnapshot": "prime_async.sandboxes.job_models",
+        "BackgroundJobTimeoutError": "prime_async.errors",
+        "BackgroundJobsTimeoutError": "prime_async.errors",
         "BadRequestError": "prime_async.errors",
+        "BatchBackgroundJobStatusResponse": "prime_async.sandboxes.job_models",
         "BatchCheckpointResponse": "prime_async.sandboxes.checkpoint_models",
         "BatchSandboxStatusResponse": "prime_async.sandboxes.models",
         "BatchStatusUnsupportedError": "prime_async.errors",
@@ -657,6 +710,7 @@ __getattr__, __dir__ = lazy_exports(
         "InterruptedPush": "prime_async.evals.sync",
         "InvalidEvaluationError": "prime_async.errors",
         "InvalidSampleError": "prime_async.errors",
+        "JobOutputChunk": "prime_async.sandboxes.jobs.models",
         "LanJoinError": "prime_async.errors",
         "LanJoinTimeoutError": "prime_async.errors",
         "LanNetwork": "prime_async.sandboxes.network_models",
@@ -693,6 +747,7 @@ __getattr__, __dir__ = lazy_exports(
         "Sandbox": "prime_async.sandboxes.models",
         "SandboxBulkWaitError": "prime_async.errors",
         "SandboxCheckpoint": "prime_async.sandboxes.checkpoint_models",
+        "SandboxClientStats": "prime_async.sandboxes.stats",
         "SandboxEgressPolicy": "prime_async.sandboxes.models",
         "SandboxFileNotFoundError": "prime_async.errors",
         "SandboxFileTooLargeError": "prime_async.errors",

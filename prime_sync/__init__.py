@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         APIConnectionError,
         APIError,
         APITimeoutError,
+        BackgroundJobTimeoutError,
+        BackgroundJobsTimeoutError,
         BadRequestError,
         BatchStatusUnsupportedError,
         CheckpointFailedError,
@@ -115,6 +117,17 @@ if TYPE_CHECKING:
         VolumeListResponse,
     )
     from prime_async.sandboxes.commands import PartialOutput, partial_output
+    from prime_async.sandboxes.job_models import (
+        BackgroundJobLookupError,
+        BackgroundJobStatusSnapshot,
+        BatchBackgroundJobStatusResponse,
+    )
+    from prime_async.sandboxes.jobs.models import (
+        BackgroundJob,
+        BackgroundJobInfo,
+        BackgroundJobStatus,
+        JobOutputChunk,
+    )
     from prime_async.sandboxes.models import (
         BatchSandboxStatusResponse,
         BulkDeleteSandboxResponse,
@@ -142,6 +155,7 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.output import OutputLine
     from prime_async.sandboxes.pace import TransferProgress
     from prime_async.sandboxes.requests import CreateSandboxRequest, StartCommand, VolumeMount
+    from prime_async.sandboxes.stats import SandboxClientStats
     from prime_async.sandboxes.treerules import SkippedEntry, TreeTransfer
     from prime_async.transport import RetryPolicy
     from prime_sync._iterators import CloseableIterator
@@ -157,6 +171,7 @@ if TYPE_CHECKING:
         SandboxCommands,
         SandboxControl,
         SandboxFiles,
+        SandboxJobs,
         SandboxNetworks,
         SandboxProcess,
         Volumes,
@@ -167,7 +182,15 @@ __all__ = [
     "APIConnectionError",
     "APIError",
     "APITimeoutError",
+    "BackgroundJob",
+    "BackgroundJobInfo",
+    "BackgroundJobLookupError",
+    "BackgroundJobStatus",
+    "BackgroundJobStatusSnapshot",
+    "BackgroundJobTimeoutError",
+    "BackgroundJobsTimeoutError",
     "BadRequestError",
+    "BatchBackgroundJobStatusResponse",
     "BatchCheckpointResponse",
     "BatchSandboxStatusResponse",
     "BatchStatusUnsupportedError",
@@ -220,6 +243,7 @@ __all__ = [
     "InterruptedPush",
     "InvalidEvaluationError",
     "InvalidSampleError",
+    "JobOutputChunk",
     "LanJoinError",
     "LanJoinTimeoutError",
     "LanNetwork",
@@ -260,6 +284,7 @@ __all__ = [
     "SandboxCheckpoint",
     "SandboxCheckpoints",
     "SandboxClient",
+    "SandboxClientStats",
     "SandboxCommands",
     "SandboxControl",
     "SandboxEgressPolicy",
@@ -267,6 +292,7 @@ __all__ = [
     "SandboxFileTooLargeError",
     "SandboxFiles",
     "SandboxImagePullError",
+    "SandboxJobs",
     "SandboxListResponse",
     "SandboxNetworks",
     "SandboxNotFoundError",
@@ -317,7 +343,15 @@ __getattr__, __dir__ = lazy_exports(
         "APIConnectionError": "prime_async.errors",
         "APIError": "prime_async.errors",
         "APITimeoutError": "prime_async.errors",
+        "BackgroundJob": "prime_async.sandboxes.jobs.models",
+        "BackgroundJobInfo": "prime_async.sandboxes.jobs.models",
+        "BackgroundJobLookupError": "prime_async.sandboxes.job_models",
+        "BackgroundJobStatus": "prime_async.sandboxes.jobs.models",
+        "BackgroundJobStatusSnapshot": "prime_async.sandboxes.job_models",
+        "BackgroundJobTimeoutError": "prime_async.errors",
+        "BackgroundJobsTimeoutError": "prime_async.errors",
         "BadRequestError": "prime_async.errors",
+        "BatchBackgroundJobStatusResponse": "prime_async.sandboxes.job_models",
         "BatchCheckpointResponse": "prime_async.sandboxes.checkpoint_models",
         "BatchSandboxStatusResponse": "prime_async.sandboxes.models",
         "BatchStatusUnsupportedError": "prime_async.errors",
@@ -370,6 +404,7 @@ __getattr__, __dir__ = lazy_exports(
         "InterruptedPush": "prime_async.evals.sync",
         "InvalidEvaluationError": "prime_async.errors",
         "InvalidSampleError": "prime_async.errors",
+        "JobOutputChunk": "prime_async.sandboxes.jobs.models",
         "LanJoinError": "prime_async.errors",
         "LanJoinTimeoutError": "prime_async.errors",
         "LanNetwork": "prime_async.sandboxes.network_models",
@@ -410,6 +445,7 @@ __getattr__, __dir__ = lazy_exports(
         "SandboxCheckpoint": "prime_async.sandboxes.checkpoint_models",
         "SandboxCheckpoints": "prime_sync.sandboxes",
         "SandboxClient": "prime_sync.sandboxes",
+        "SandboxClientStats": "prime_async.sandboxes.stats",
         "SandboxCommands": "prime_sync.sandboxes",
         "SandboxControl": "prime_sync.sandboxes",
         "SandboxEgressPolicy": "prime_async.sandboxes.models",
@@ -417,6 +453,7 @@ __getattr__, __dir__ = lazy_exports(
         "SandboxFileTooLargeError": "prime_async.errors",
         "SandboxFiles": "prime_sync.sandboxes",
         "SandboxImagePullError": "prime_async.errors",
+        "SandboxJobs": "prime_sync.sandboxes",
         "SandboxListResponse": "prime_async.sandboxes.models",
         "SandboxNetworks": "prime_sync.sandboxes",
         "SandboxNotFoundError": "prime_async.errors",

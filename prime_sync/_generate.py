@@ -76,6 +76,7 @@ PLAN = Plan(
                 "prime_async.sandboxes.processes",
                 "prime_async.sandboxes.execution",
                 "prime_async.sandboxes.storage",
+                "prime_async.sandboxes.jobs.client",
                 "prime_async.sandboxes.checkpoints",
                 "prime_async.sandboxes.networks",
                 "prime_async.sandboxes.access",

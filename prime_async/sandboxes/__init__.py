@@ -50,6 +50,30 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.execution import (
         AsyncSandboxCommands as AsyncSandboxCommands,
     )
+    from prime_async.sandboxes.job_models import (
+        BackgroundJobLookupError as BackgroundJobLookupError,
+    )
+    from prime_async.sandboxes.job_models import (
+        BackgroundJobStatusSnapshot as BackgroundJobStatusSnapshot,
+    )
+    from prime_async.sandboxes.job_models import (
+        BatchBackgroundJobStatusResponse as BatchBackgroundJobStatusResponse,
+    )
+    from prime_async.sandboxes.jobs.client import (
+        AsyncSandboxJobs as AsyncSandboxJobs,
+    )
+    from prime_async.sandboxes.jobs.models import (
+        BackgroundJob as BackgroundJob,
+    )
+    from prime_async.sandboxes.jobs.models import (
+        BackgroundJobInfo as BackgroundJobInfo,
+    )
+    from prime_async.sandboxes.jobs.models import (
+        BackgroundJobStatus as BackgroundJobStatus,
+    )
+    from prime_async.sandboxes.jobs.models import (
+        JobOutputChunk as JobOutputChunk,
+    )
     from prime_async.sandboxes.models import (
         BatchSandboxStatusResponse as BatchSandboxStatusResponse,
     )
@@ -134,6 +158,9 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.requests import (
         VolumeMount as VolumeMount,
     )
+    from prime_async.sandboxes.stats import (
+        SandboxClientStats as SandboxClientStats,
+    )
     from prime_async.sandboxes.storage import (
         AsyncSandboxFiles as AsyncSandboxFiles,
     )
@@ -156,9 +183,16 @@ __all__ = [
     "AsyncSandboxCommands",
     "AsyncSandboxControl",
     "AsyncSandboxFiles",
+    "AsyncSandboxJobs",
     "AsyncSandboxNetworks",
     "AsyncSandboxProcess",
     "AsyncVolumes",
+    "BackgroundJob",
+    "BackgroundJobInfo",
+    "BackgroundJobLookupError",
+    "BackgroundJobStatus",
+    "BackgroundJobStatusSnapshot",
+    "BatchBackgroundJobStatusResponse",
     "BatchCheckpointResponse",
     "BatchSandboxStatusResponse",
     "BulkDeleteSandboxResponse",
@@ -172,6 +206,7 @@ __all__ = [
     "ExposedPort",
     "FileInfo",
     "FileUploadResponse",
+    "JobOutputChunk",
     "LanNetwork",
     "LanNetworkMember",
     "LanRule",
@@ -182,6 +217,7 @@ __all__ = [
     "SSHSession",
     "Sandbox",
     "SandboxCheckpoint",
+    "SandboxClientStats",
     "SandboxEgressPolicy",
     "SandboxListResponse",
     "SandboxStatus",
@@ -208,9 +244,16 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncSandboxCommands": "prime_async.sandboxes.execution",
         "AsyncSandboxControl": "prime_async.sandboxes.control",
         "AsyncSandboxFiles": "prime_async.sandboxes.storage",
+        "AsyncSandboxJobs": "prime_async.sandboxes.jobs.client",
         "AsyncSandboxNetworks": "prime_async.sandboxes.networks",
         "AsyncSandboxProcess": "prime_async.sandboxes.processes",
         "AsyncVolumes": "prime_async.sandboxes.volumes",
+        "BackgroundJob": "prime_async.sandboxes.jobs.models",
+        "BackgroundJobInfo": "prime_async.sandboxes.jobs.models",
+        "BackgroundJobLookupError": "prime_async.sandboxes.job_models",
+        "BackgroundJobStatus": "prime_async.sandboxes.jobs.models",
+        "BackgroundJobStatusSnapshot": "prime_async.sandboxes.job_models",
+        "BatchBackgroundJobStatusResponse": "prime_async.sandboxes.job_models",
         "BatchCheckpointResponse": "prime_async.sandboxes.checkpoint_models",
         "BatchSandboxStatusResponse": "prime_async.sandboxes.models",
         "BulkDeleteSandboxResponse": "prime_async.sandboxes.models",
@@ -224,6 +267,7 @@ __getattr__, __dir__ = lazy_exports(
         "ExposedPort": "prime_async.sandboxes.network_models",
         "FileInfo": "prime_async.sandboxes.models",
         "FileUploadResponse": "prime_async.sandboxes.models",
+        "JobOutputChunk": "prime_async.sandboxes.jobs.models",
         "LanNetwork": "prime_async.sandboxes.network_models",
         "LanNetworkMember": "prime_async.sandboxes.network_models",
         "LanRule": "prime_async.sandboxes.network_models",
@@ -234,6 +278,7 @@ __getattr__, __dir__ = lazy_exports(
         "SSHSession": "prime_async.sandboxes.network_models",
         "Sandbox": "prime_async.sandboxes.models",
         "SandboxCheckpoint": "prime_async.sandboxes.checkpoint_models",
+        "SandboxClientStats": "prime_async.sandboxes.stats",
         "SandboxEgressPolicy": "prime_async.sandboxes.models",
         "SandboxListResponse": "prime_async.sandboxes.models",
         "SandboxStatus": "prime_async.sandboxes.models",

@@ -18,8 +18,8 @@ from prime_async.sandboxes.checkpoint_models import (
     SandboxCheckpoint,
     SandboxCheckpointList,
 )
+from prime_async.sandboxes.jobs.client import AsyncSandboxJobs
 from prime_async.sandboxes.once import make_once
-from prime_async.sandboxes.storage import AsyncSandboxFiles
 from prime_async.transport import DEFAULT_TIMEOUT, check_timeout, deadline
 
 __all__ = ["AsyncSandboxCheckpoints"]
@@ -28,7 +28,7 @@ DURABLE_SECONDS = 300.0
 """Seconds a checkpoint has to become durable."""
 
 
-class AsyncSandboxCheckpoints(AsyncSandboxFiles):
+class AsyncSandboxCheckpoints(AsyncSandboxJobs):
     """Keeps the files of sandboxes; the fifth part of :class:`AsyncSandboxClient`.
 
     A sandbox is made from a checkpoint with ``CreateSandboxRequest(checkpoint_id=...)``, in place

@@ -13,7 +13,8 @@ class AsyncSandboxClient(AsyncSandboxAccess):
 
     Its methods come in parts, each in a class of its own: :class:`AsyncSandboxControl` makes,
     finds and ends sandboxes, :class:`AsyncSandboxCommands` runs commands and processes,
-    :class:`AsyncSandboxFiles` moves files, :class:`AsyncSandboxCheckpoints` keeps them,
+    :class:`AsyncSandboxFiles` moves files, :class:`AsyncSandboxJobs` runs commands that outlive
+    the caller, :class:`AsyncSandboxCheckpoints` keeps files,
     :class:`AsyncSandboxNetworks` connects sandboxes, :class:`AsyncSandboxAccess` opens ways into
     them. The constructor is that of the first.
     """
