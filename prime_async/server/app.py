@@ -17,6 +17,7 @@ from prime_async.server.observing import mark_response, observe
 from prime_async.server.origins import check_origin
 from prime_async.server.platform import PLATFORM, Platform
 from prime_async.server.routes import (
+    checkpoints,
     environments,
     evaluations,
     gateway_commands,
@@ -52,6 +53,7 @@ API_ENDPOINTS: tuple[Endpoint, ...] = (
     *environments.ENDPOINTS,
     *identity.ENDPOINTS,
     *sandbox_jobs.ENDPOINTS,
+    *checkpoints.ENDPOINTS,
     *sandbox_extras.FIXED,
     *sandboxes.ENDPOINTS,
     *sandbox_extras.OF_ONE,

@@ -42,6 +42,9 @@ class Limits:
         read_file_bytes: largest window of a file in one JSON answer.
         exec_output_bytes: what a REST exec answers of each output, at most; the rest is counted.
         keep_alive_seconds: silence in a stream of events before a sign of life.
+        checkpoints, checkpoint_bytes: checkpoints of this platform, and what they take together.
+        volumes, volume_bytes: volumes of this platform, and what those of one owner take together.
+        exposures: exposed ports of this platform.
     """
 
     samples_body_bytes: int = 25 * _MIB + 64 * 1024
@@ -68,6 +71,11 @@ class Limits:
     read_file_bytes: int = 32 * _MIB
     exec_output_bytes: int = 16 * _MIB
     keep_alive_seconds: float = 15.0
+    checkpoints: int = 1000
+    checkpoint_bytes: int = 50 * 1024 * _MIB
+    volumes: int = 1000
+    volume_bytes: int = 50 * 1024 * _MIB
+    exposures: int = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +128,16 @@ class ServerConfig:
     def sandboxes_dir(self) -> Path:
         """The folders of sandboxes."""
         return self.data_dir / "sandboxes"
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        """The archives of checkpoints (mode 0700): out of the reach of sandboxes."""
+        return self.data_dir / "checkpoints"
+
+    @property
+    def volumes_dir(self) -> Path:
+        """The folders of volumes; below that of sandboxes, which mount them."""
+        return self.sandboxes_dir / ".volumes"
 
     @property
     def sandbox_logs_dir(self) -> Path:

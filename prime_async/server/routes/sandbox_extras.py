@@ -10,7 +10,6 @@ from prime_async.server.failures import ErrorAnswer, RequestError
 __all__ = ["FIXED", "OF_ONE", "not_here"]
 
 _WORDS = {
-    "checkpoints": "checkpoints of sandboxes",
     "volumes": "volumes",
     "networks": "networks between sandboxes",
     "ssh-session": "SSH sessions",
@@ -52,9 +51,6 @@ FIXED: tuple[Endpoint, ...] = tuple(
         ("POST", "/sandbox/volumes"),
         ("GET", "/sandbox/volumes/{name}"),
         ("DELETE", "/sandbox/volumes/{name}"),
-        ("GET", "/sandbox/checkpoints/{checkpoint_id}"),
-        ("DELETE", "/sandbox/checkpoints/{checkpoint_id}"),
-        ("POST", "/sandbox/checkpoints:batchGet"),
         ("GET", "/sandbox/expose/all"),
         ("GET", "/images"),
         ("PATCH", "/images"),
@@ -68,9 +64,6 @@ FIXED: tuple[Endpoint, ...] = tuple(
 OF_ONE: tuple[Endpoint, ...] = tuple(
     _refused(method, f"/sandbox/{{sandbox_id}}{path}")
     for method, path in (
-        ("POST", "/checkpoints"),
-        ("GET", "/checkpoints"),
-        ("DELETE", "/checkpoints"),
         ("POST", "/volumes/{name}/publish"),
         ("POST", "/ssh-session"),
         ("DELETE", "/ssh-session/{session_id}"),

@@ -31,7 +31,7 @@ from prime_async.server.sandboxes.startcommand import read_log, remove_log
 from prime_async.server.store import sandboxes as store
 from prime_async.server.store.sandboxes import Filter
 
-__all__ = ["ENDPOINTS", "gateway_access", "sandbox_not_found"]
+__all__ = ["ENDPOINTS", "find", "gateway_access", "not_running", "sandbox_not_found"]
 
 _BULK = 1000
 _BATCH = 100
@@ -293,7 +293,7 @@ async def put_egress(call: Call) -> Reply:
     """Replace what a sandbox may reach; in force at once."""
     row, body = find(call), call.body
     if row["status"] in ENDED_STATUSES:
-        raise _not_running(row)
+        raise not_running(row)
     policy = egress_policy(body.allowlist, body.denylist, ("allowlist", "denylist"))
     live = call.platform.sandboxes.fleet.use(row["id"])
     generation = row["generation"] + 1
@@ -363,10 +363,11 @@ def sandbox_not_found(sandbox_id: str) -> RequestError:
     return RequestError(404, "sandbox_not_found", f"no sandbox {sandbox_id}")
 
 
-def _not_running(row: RowMapping) -> RequestError:
-    return RequestError(
-        409, "sandbox_not_running", f"sandbox {row['id']} has ended ({row['termination_reason']})"
-    )
+def not_running(row: RowMapping) -> RequestError:
+    """The 409 of a sandbox that does not run."""
+    ended = row["status"] in ENDED_STATUSES
+    words = f"has ended ({row['termination_reason']})" if ended else "does not run yet"
+    return RequestError(409, "sandbox_not_running", f"sandbox {row['id']} {words}")
 
 
 def gateway_access(call: Call, row: RowMapping) -> dict[str, Any]:

@@ -14,10 +14,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from prime_async.server.runtimes.mountpoints import make_mount_points
 from prime_async.server.runtimes.rooted import Identity
 from prime_async.server.runtimes.skeleton import MOUNT_POINT, make_skeleton
+from prime_async.server.runtimes.snapshots import restore_snapshot
 
-__all__ = ["PROXY_PORT", "HostParts", "base_environment", "build_root", "find_parts"]
+__all__ = [
+    "PROXY_PORT",
+    "HostParts",
+    "base_environment",
+    "build_root",
+    "find_parts",
+    "restore_root",
+]
 
 PROXY_PORT = 41080
 """Port of the egress proxy on the sandbox's own loopback."""
@@ -117,6 +126,22 @@ def build_root(root: Path, parts: HostParts, identity: Identity) -> None:
     finally:
         os.close(here)
         os.close(links)
+
+
+def restore_root(root: Path, archive: Path, parts: HostParts, identity: Identity) -> None:
+    """Make the private root of a sandbox from the archive of another one's.
+
+    Raises:
+        SnapshotError, OSError: the archive is not whole, or the disk is full.
+    """
+    root.mkdir()
+    root.chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(root, identity.uid, identity.gid)
+    restore_snapshot(archive, root)
+    # Of this platform, whatever the user made of them, and of the host as it is today.
+    targets = [target for _, target in parts.binds("", "")]
+    make_mount_points(root, [*targets, "/proc", "/dev"], identity, replace=True)
 
 
 def _fill(root: int, parts: HostParts, links: int) -> None:

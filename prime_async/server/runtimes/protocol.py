@@ -121,6 +121,7 @@ class SandboxSpec:
         environment: variables of every command, secrets among them.
         egress: where its processes may connect to; the policy can be changed later.
         mounts: further folders.
+        snapshot: archive that its private root is filled from (`snapshots.py`).
     """
 
     id: str
@@ -134,6 +135,7 @@ class SandboxSpec:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     egress: EgressPolicy = field(default_factory=EgressPolicy)
     mounts: tuple[Mount, ...] = ()
+    snapshot: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

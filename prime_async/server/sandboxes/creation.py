@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform as machine
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -16,13 +17,15 @@ from prime_async.server.endpoints import Call
 from prime_async.server.failures import RequestError, invalid
 from prime_async.server.identifiers import new_id
 from prime_async.server.runtimes.egress_policy import EgressPolicy
-from prime_async.server.runtimes.protocol import SandboxSpec
+from prime_async.server.runtimes.protocol import Mount, SandboxSpec
 from prime_async.server.sandboxes.endings import End, failed
 from prime_async.server.sandboxes.fleet import Start
 from prime_async.server.sandboxes.images import HOST_IMAGE
 from prime_async.server.sandboxes.keeping import add_leases
 from prime_async.server.sandboxes.records import policy_row, spec_row
+from prime_async.server.sandboxes.sources import Source, find_mounts, find_source, require_source
 from prime_async.server.store import sandboxes as store
+from prime_async.server.store.volumes import add_mounts
 
 __all__ = ["CreateBody", "create_sandbox"]
 
@@ -40,26 +43,34 @@ async def create_sandbox(call: Call) -> tuple[RowMapping, bool]:
     """Store a sandbox and start it; return it, and whether a request with its key had done so.
 
     Raises:
-        RequestError: 422 a field; 409 the key was used for another request; 429 too many live; 501
-            it needs what this platform does not have.
+        RequestError: 422 a field; 404 a checkpoint or volume; 409 the key was used for another
+            request, or the checkpoint is not durable; 429 too many live.
     """
     body: CreateBody = call.body
     _refuse_what_is_missing(body)
     policy = _policy(call, body)
-    values = _row(call, body, policy)
-    start = _start(call, body, values["id"], policy)
+    source = find_source(call, body)
+    values = _row(call, body, policy, source)
+    start = _start(call, body, values["id"], policy, source)
     # Stored and started, or neither: also when the client goes away in between.
-    return await call.platform.sandboxes.tasks.finish(_make, call, values, start)
+    return await call.platform.sandboxes.tasks.finish(_make, call, values, start, source)
 
 
-async def _make(call: Call, values: dict[str, Any], start: Start) -> tuple[RowMapping, bool]:
+async def _make(
+    call: Call, values: dict[str, Any], start: Start, source: Source
+) -> tuple[RowMapping, bool]:
     body: CreateBody = call.body
     limit = call.platform.config.limits.sandboxes
+    scope, folder = values["team_id"] or values["account_id"], call.platform.config.volumes_dir
+    mounts: tuple[Mount, ...] = ()
 
     def write(connection: Connection) -> tuple[RowMapping, bool]:
+        nonlocal mounts
         known = _made_before(connection, values)
         if known is not None:
             return known, True
+        require_source(connection, source)
+        stored, mounts = find_mounts(connection, scope, values["id"], body.volumes or [], folder)
         if store.count_active(connection) >= limit:
             raise RequestError(
                 429,
@@ -67,6 +78,7 @@ async def _make(call: Call, values: dict[str, Any], start: Start) -> tuple[RowMa
                 f"{limit} sandboxes live on this platform; delete some first",
             )
         row = store.create(connection, values, body.labels)
+        add_mounts(connection, stored)
         add_leases(
             connection,
             row,
@@ -80,7 +92,8 @@ async def _make(call: Call, values: dict[str, Any], start: Start) -> tuple[RowMa
     row, replayed = await call.platform.database.write(write, rows=4)
     if not replayed:
         call.platform.metrics.sandboxes.inc()
-        call.platform.sandboxes.fleet.begin(start)
+        spec = replace(start.spec, mounts=mounts)
+        call.platform.sandboxes.fleet.begin(replace(start, spec=spec))
     return row, replayed
 
 
@@ -95,10 +108,6 @@ def _made_before(connection: Connection, values: dict[str, Any]) -> RowMapping |
 
 
 def _refuse_what_is_missing(body: CreateBody) -> None:
-    if body.checkpoint_id is not None:
-        raise RequestError(501, "not_implemented", "this local platform has no checkpoints yet")
-    if body.volumes:
-        raise RequestError(501, "not_implemented", "this local platform has no volumes yet")
     if body.gpu_count:
         raise invalid(["body", "gpu_count"], "sandboxes of this local platform have no GPU")
     own = _ARCHS.get(machine.machine().lower())
@@ -120,7 +129,7 @@ def _policy(call: Call, body: CreateBody) -> EgressPolicy:
         raise invalid(["body", name], error.message) from error
 
 
-def _row(call: Call, body: CreateBody, policy: EgressPolicy) -> dict[str, Any]:
+def _row(call: Call, body: CreateBody, policy: EgressPolicy, source: Source) -> dict[str, Any]:
     now = call.platform.clock.now()
     return {
         "id": new_id(),
@@ -129,7 +138,7 @@ def _row(call: Call, body: CreateBody, policy: EgressPolicy) -> dict[str, Any]:
         "name": body.name,
         "vm": body.vm,
         "status": "PENDING",
-        "spec": spec_row(body),
+        "spec": spec_row(body, source.image, source.disk_gb),
         "labels": msgspec.json.encode(body.labels),
         "notes": b"[]",
         "policy": policy_row(policy),
@@ -139,27 +148,30 @@ def _row(call: Call, body: CreateBody, policy: EgressPolicy) -> dict[str, Any]:
         "request_digest": hashlib.sha256(call.raw).digest(),
         "created_at": now,
         "updated_at": now,
+        "checkpoint_id": source.checkpoint_id,
     }
 
 
-def _start(call: Call, body: CreateBody, sandbox_id: str, policy: EgressPolicy) -> Start:
-    assert body.docker_image is not None, "checked by the model"
+def _start(
+    call: Call, body: CreateBody, sandbox_id: str, policy: EgressPolicy, source: Source
+) -> Start:
     catalogue = call.platform.sandboxes.catalogue
-    note = catalogue.find(body.docker_image)
+    note = catalogue.find(source.image)
     refused: End | None = None
     if note is None:
-        refused = failed("IMAGE_PULL_FAILED", catalogue.unknown(body.docker_image))
+        refused = failed("IMAGE_PULL_FAILED", catalogue.unknown(source.image))
     spec = SandboxSpec(
         id=sandbox_id,
         image=HOST_IMAGE,
         cpu_cores=body.cpu_cores,
         memory_bytes=int(body.memory_gb * _GIB),
-        disk_bytes=int((body.disk_size_gb or 5.0) * _GIB),
+        disk_bytes=int(source.disk_gb * _GIB),
         # Both are leases of ours, which are kept when the server is not there.
         timeout_seconds=None,
         idle_seconds=None,
         environment={**(body.environment_vars or {}), **(body.secrets or {})},
         egress=policy,
+        snapshot=source.archive,
     )
     idle = body.idle_timeout_minutes
     command = body.start_command

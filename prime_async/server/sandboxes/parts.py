@@ -17,6 +17,7 @@ from prime_async.server.failures import RequestError
 from prime_async.server.leases import TICK_SECONDS, Leases
 from prime_async.server.logs import log_event
 from prime_async.server.metrics import Metrics
+from prime_async.server.sandboxes.checkpoints import Checkpoints
 from prime_async.server.sandboxes.choices import Choices, read_choices
 from prime_async.server.sandboxes.fleet import Fleet
 from prime_async.server.sandboxes.host import MakeRuntime, RuntimeHost
@@ -47,6 +48,7 @@ class Sandboxes:
     fleet: Fleet
     jobs: Jobs
     keeping: Keeping
+    checkpoints: Checkpoints
     transfers: Transfers
     catalogue: Catalogue
     choices: Choices
@@ -79,6 +81,7 @@ class Sandboxes:
             fleet,
             jobs,
             Keeping(fleet, leases, jobs, database, clock),
+            Checkpoints(config, fleet, database, clock, tasks),
             Transfers(fleet, database, clock),
             Catalogue(),
             choices,
@@ -100,6 +103,7 @@ class Sandboxes:
         await self.tasks.open()
         await self.fleet.open()
         await self.keeping.open()
+        await self.checkpoints.open()
         await self.transfers.open()
         for work in (self._end_leases, self.keeping.run, self.transfers.run):
             self.tasks.start(work)

@@ -13,15 +13,28 @@ from prime_async.server.clock import timestamp
 from prime_async.server.runtimes.egress_policy import EgressPolicy
 from prime_async.server.runtimes.protocol import Limits
 
-__all__ = ["MASK", "limits_row", "policy_of", "policy_row", "sandbox_wire", "spec_row"]
+__all__ = [
+    "MASK",
+    "checkpoint_row",
+    "checkpoint_wire",
+    "limits_row",
+    "policy_of",
+    "policy_row",
+    "sandbox_wire",
+    "spec_row",
+]
 
 MASK = "***"
 """What is shown in place of a secret."""
 
 
-def spec_row(request: CreateSandboxRequest) -> bytes:
-    """What is kept of a request, and shown again: everything but the values of secrets."""
-    wire = request.to_wire()
+def spec_row(request: CreateSandboxRequest, image: str, disk_gb: float) -> bytes:
+    """What is kept of a request, and shown again: everything but the values of secrets.
+
+    Args:
+        image, disk_gb: of its checkpoint, where it has one.
+    """
+    wire = {**request.to_wire(), "docker_image": image, "disk_size_gb": disk_gb}
     if request.secrets is not None:
         wire["secrets"] = dict.fromkeys(request.secrets, MASK)
     wire.pop("idempotency_key", None)
@@ -94,6 +107,57 @@ def sandbox_wire(row: RowMapping | Mapping[str, Any]) -> dict[str, Any]:
         "pendingImageBuildId": None,
         "limits": None if row["limits"] is None else msgspec.Raw(row["limits"]),
         "notes": msgspec.Raw(row["notes"]),
+    }
+
+
+def checkpoint_row(
+    checkpoint_id: str,
+    sandbox: RowMapping,
+    parent: RowMapping | None,
+    now: float,
+    volume_id: str | None = None,
+) -> dict[str, Any]:
+    """The row of a checkpoint that is about to be made.
+
+    Args:
+        parent: the checkpoint it follows.
+        volume_id: the volume it is a version of.
+    """
+    spec = msgspec.json.decode(sandbox["spec"])
+    return {
+        "id": checkpoint_id,
+        "account_id": sandbox["account_id"],
+        "team_id": sandbox["team_id"],
+        "sandbox_id": sandbox["id"],
+        "volume_id": volume_id,
+        "parent_id": None if parent is None else parent["id"],
+        "state": "PENDING",
+        "depth": 0 if parent is None else parent["depth"] + 1,
+        "docker_image": spec["docker_image"],
+        "disk_size_bytes": int(spec["disk_size_gb"] * 1024**3),
+        "occupied_bytes": 0,
+        "created_at": now,
+        "updated_at": now,
+    }
+
+
+def checkpoint_wire(row: RowMapping) -> dict[str, Any]:
+    """The checkpoint object; ``volume_id`` is ours."""
+    return {
+        "id": row["id"],
+        "sandbox_id": row["sandbox_id"],
+        "parent_id": row["parent_id"],
+        "team_id": row["team_id"],
+        "state": row["state"],
+        "depth": row["depth"],
+        "docker_image": row["docker_image"],
+        "disk_size_bytes": row["disk_size_bytes"],
+        "stored_bytes": row["stored_bytes"],
+        "occupied_bytes": row["occupied_bytes"],
+        "error": row["error"],
+        "created_at": timestamp(row["created_at"]),
+        "updated_at": timestamp(row["updated_at"]),
+        "volume_id": row["volume_id"],
     }
 
 

@@ -105,6 +105,37 @@ MIGRATIONS: tuple[Migration, ...] = (
             "CREATE INDEX sandbox_uploads_by_sandbox ON sandbox_uploads (sandbox_id)",
         ),
     ),
+    Migration(
+        3,
+        "checkpoints, volumes, exposed ports",
+        (
+            "ALTER TABLE sandboxes ADD COLUMN checkpoint_id VARCHAR",
+            """CREATE TABLE checkpoints (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, id VARCHAR NOT NULL UNIQUE,
+                account_id VARCHAR NOT NULL, team_id VARCHAR, sandbox_id VARCHAR NOT NULL,
+                volume_id VARCHAR, parent_id VARCHAR, state VARCHAR NOT NULL, depth INTEGER NOT
+                NULL, docker_image VARCHAR NOT NULL, disk_size_bytes INTEGER NOT NULL, stored_bytes
+                INTEGER, occupied_bytes INTEGER NOT NULL, error VARCHAR, created_at FLOAT NOT NULL,
+                updated_at FLOAT NOT NULL)""",
+            "CREATE INDEX checkpoints_by_sandbox ON checkpoints (sandbox_id)",
+            "CREATE INDEX checkpoints_by_volume ON checkpoints (volume_id)",
+            """CREATE TABLE volumes (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, id VARCHAR NOT NULL UNIQUE,
+                account_id VARCHAR NOT NULL, team_id VARCHAR, scope VARCHAR NOT NULL, name VARCHAR
+                NOT NULL, head_checkpoint_id VARCHAR, created_at FLOAT NOT NULL,
+                UNIQUE (scope, name))""",
+            """CREATE TABLE volume_mounts (
+                sandbox_id VARCHAR NOT NULL, mount_path VARCHAR NOT NULL, volume_id VARCHAR NOT
+                NULL, read_only BOOLEAN NOT NULL, base_checkpoint_id VARCHAR,
+                PRIMARY KEY (sandbox_id, mount_path))""",
+            "CREATE INDEX volume_mounts_by_volume ON volume_mounts (volume_id)",
+            """CREATE TABLE exposures (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, id VARCHAR NOT NULL UNIQUE,
+                sandbox_id VARCHAR NOT NULL, port INTEGER NOT NULL, protocol VARCHAR NOT NULL, name
+                VARCHAR, external_port INTEGER, created_at FLOAT NOT NULL,
+                UNIQUE (sandbox_id, port, protocol))""",
+        ),
+    ),
 )
 
 

@@ -22,10 +22,11 @@ from sqlalchemy import (
 
 from prime_async.sandboxes.models import ENDED_STATUSES
 from prime_async.server.auth import Caller
-from prime_async.server.store.schema import leases
+from prime_async.server.store.schema import exposures, leases
 from prime_async.server.store.schema import sandbox_labels as labels
 from prime_async.server.store.schema import sandbox_uploads as uploads
 from prime_async.server.store.schema import sandboxes as table
+from prime_async.server.store.schema import volume_mounts as mounts
 
 __all__ = [
     "Filter",
@@ -195,6 +196,8 @@ def forget(connection: Connection, sandbox_id: str) -> None:
     """Note that nothing of a sandbox is left on this machine: no processes, files or leases."""
     here = table.c.id == sandbox_id
     connection.execute(update(table).where(here).values(runtime=None))
+    connection.execute(delete(mounts).where(mounts.c.sandbox_id == sandbox_id))
+    connection.execute(delete(exposures).where(exposures.c.sandbox_id == sandbox_id))
     connection.execute(delete(uploads).where(uploads.c.sandbox_id == sandbox_id))
     of_sandboxes = leases.c.kind.in_(LEASE_KINDS)
     connection.execute(delete(leases).where(of_sandboxes & (leases.c.subject == sandbox_id)))

@@ -18,9 +18,11 @@ from sqlalchemy import (
 __all__ = [
     "accounts",
     "api_keys",
+    "checkpoints",
     "environments",
     "evaluation_environments",
     "evaluations",
+    "exposures",
     "idempotency_keys",
     "leases",
     "metadata",
@@ -31,6 +33,8 @@ __all__ = [
     "sandboxes",
     "team_members",
     "teams",
+    "volume_mounts",
+    "volumes",
 ]
 
 metadata = MetaData()
@@ -189,6 +193,7 @@ leases = Table(
 
 # ``spec`` is the request as it is shown again (secrets masked), ``runtime`` what it takes to adopt
 # the sandbox: set as long as something of it may exist on this machine. All JSON texts.
+# ``checkpoint_id`` is the checkpoint its next one will follow.
 sandboxes = Table(
     "sandboxes",
     metadata,
@@ -217,6 +222,7 @@ sandboxes = Table(
     Column("updated_at", Float, nullable=False),
     Column("started_at", Float),
     Column("terminated_at", Float),
+    Column("checkpoint_id", String),
     UniqueConstraint("account_id", "request_key"),
     Index("sandboxes_by_account", "account_id"),
     Index("sandboxes_by_team", "team_id"),
@@ -242,4 +248,73 @@ sandbox_uploads = Table(
     Column("resumable", Boolean, nullable=False),
     Column("updated_at", Float, nullable=False),
     Index("sandbox_uploads_by_sandbox", "sandbox_id"),
+)
+
+# Of a sandbox, or, with a ``volume_id``, of a volume that was published from it. What is stored is
+# a file named after the id; it counts when the state is DURABLE.
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("account_id", String, nullable=False),
+    Column("team_id", String),
+    Column("sandbox_id", String, nullable=False),
+    Column("volume_id", String),
+    Column("parent_id", String),
+    Column("state", String, nullable=False),
+    Column("depth", Integer, nullable=False),
+    Column("docker_image", String, nullable=False),
+    Column("disk_size_bytes", Integer, nullable=False),
+    Column("stored_bytes", Integer),
+    Column("occupied_bytes", Integer, nullable=False),
+    Column("error", String),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Index("checkpoints_by_sandbox", "sandbox_id"),
+    Index("checkpoints_by_volume", "volume_id"),
+    sqlite_autoincrement=True,
+)
+
+# ``scope`` is the team or the account a name is unique in.
+volumes = Table(
+    "volumes",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("account_id", String, nullable=False),
+    Column("team_id", String),
+    Column("scope", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("head_checkpoint_id", String),
+    Column("created_at", Float, nullable=False),
+    UniqueConstraint("scope", "name"),
+    sqlite_autoincrement=True,
+)
+
+# ``base_checkpoint_id`` is the head that the sandbox has seen: its own publish, or its start.
+volume_mounts = Table(
+    "volume_mounts",
+    metadata,
+    Column("sandbox_id", String, primary_key=True),
+    Column("mount_path", String, primary_key=True),
+    Column("volume_id", String, nullable=False),
+    Column("read_only", Boolean, nullable=False),
+    Column("base_checkpoint_id", String),
+    Index("volume_mounts_by_volume", "volume_id"),
+)
+
+exposures = Table(
+    "exposures",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("sandbox_id", String, nullable=False),
+    Column("port", Integer, nullable=False),
+    Column("protocol", String, nullable=False),
+    Column("name", String),
+    Column("external_port", Integer),
+    Column("created_at", Float, nullable=False),
+    UniqueConstraint("sandbox_id", "port", "protocol"),
+    sqlite_autoincrement=True,
 )
