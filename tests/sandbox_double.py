@@ -120,10 +120,15 @@ class SandboxDouble(CommandDouble):
         self.sandboxes[sandbox_id]["status"] = status
         self.contexts[sandbox_id] = {"status": status, **context}
 
+    def routes(self) -> list[web.RouteDef]:
+        """Routes of a double that can more; they are looked at first."""
+        return []
+
     async def __aenter__(self) -> Self:
         app = web.Application(middlewares=[self._middleware], client_max_size=2**30)
         api, gateway = "/api/v1/sandbox", "/gw/{ns}/{job}"
         rpc = f"{gateway}/command_session.CommandSession"
+        app.add_routes(self.routes())
         app.add_routes(
             [
                 web.post(api, self._create),
