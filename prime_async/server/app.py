@@ -30,6 +30,7 @@ from prime_async.server.routes import (
     sandbox_jobs,
     sandboxes,
     service,
+    volumes,
 )
 from prime_async.server.sandboxes.host import MakeRuntime
 from prime_async.server.store.samples import purge_leftovers
@@ -54,8 +55,10 @@ API_ENDPOINTS: tuple[Endpoint, ...] = (
     *identity.ENDPOINTS,
     *sandbox_jobs.ENDPOINTS,
     *checkpoints.ENDPOINTS,
+    *volumes.FIXED,
     *sandbox_extras.FIXED,
     *sandboxes.ENDPOINTS,
+    *volumes.OF_ONE,
     *sandbox_extras.OF_ONE,
     *local.ENDPOINTS,
 )

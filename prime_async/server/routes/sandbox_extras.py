@@ -10,7 +10,6 @@ from prime_async.server.failures import ErrorAnswer, RequestError
 __all__ = ["FIXED", "OF_ONE", "not_here"]
 
 _WORDS = {
-    "volumes": "volumes",
     "networks": "networks between sandboxes",
     "ssh-session": "SSH sessions",
     "expose": "exposed ports",
@@ -47,10 +46,6 @@ FIXED: tuple[Endpoint, ...] = tuple(
         ("PUT", "/sandbox/networks/{network_id}/rules"),
         ("PUT", "/sandbox/networks/{network_id}/members/{sandbox_id}"),
         ("DELETE", "/sandbox/networks/{network_id}/members/{sandbox_id}"),
-        ("GET", "/sandbox/volumes"),
-        ("POST", "/sandbox/volumes"),
-        ("GET", "/sandbox/volumes/{name}"),
-        ("DELETE", "/sandbox/volumes/{name}"),
         ("GET", "/sandbox/expose/all"),
         ("GET", "/images"),
         ("PATCH", "/images"),
@@ -64,7 +59,6 @@ FIXED: tuple[Endpoint, ...] = tuple(
 OF_ONE: tuple[Endpoint, ...] = tuple(
     _refused(method, f"/sandbox/{{sandbox_id}}{path}")
     for method, path in (
-        ("POST", "/volumes/{name}/publish"),
         ("POST", "/ssh-session"),
         ("DELETE", "/ssh-session/{session_id}"),
         ("POST", "/expose"),

@@ -26,6 +26,7 @@ from prime_async.server.sandboxes.jobs import Jobs
 from prime_async.server.sandboxes.keeping import Keeping
 from prime_async.server.sandboxes.tokens import Tokens
 from prime_async.server.sandboxes.transfers import Transfers
+from prime_async.server.sandboxes.volumes import Volumes
 from prime_async.server.store.database import Database
 from prime_async.server.tasks import Tasks
 
@@ -49,6 +50,7 @@ class Sandboxes:
     jobs: Jobs
     keeping: Keeping
     checkpoints: Checkpoints
+    volumes: Volumes
     transfers: Transfers
     catalogue: Catalogue
     choices: Choices
@@ -82,6 +84,7 @@ class Sandboxes:
             jobs,
             Keeping(fleet, leases, jobs, database, clock),
             Checkpoints(config, fleet, database, clock, tasks),
+            Volumes(config, fleet, database, clock),
             Transfers(fleet, database, clock),
             Catalogue(),
             choices,
@@ -104,8 +107,14 @@ class Sandboxes:
         await self.fleet.open()
         await self.keeping.open()
         await self.checkpoints.open()
+        await self.volumes.open()
         await self.transfers.open()
-        for work in (self._end_leases, self.keeping.run, self.transfers.run):
+        for work in (
+            self._end_leases,
+            self.keeping.run,
+            self.transfers.run,
+            self.volumes.run,
+        ):
             self.tasks.start(work)
 
     async def close(self) -> None:

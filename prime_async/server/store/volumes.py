@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, delete, func, insert, or_, select, update
 
 from prime_async.sandboxes.models import ENDED_STATUSES
-from prime_async.server.store.schema import sandboxes
+from prime_async.server.store.schema import checkpoints, sandboxes
 from prime_async.server.store.schema import volume_mounts as mounts
 from prime_async.server.store.schema import volumes as table
 
@@ -17,6 +17,7 @@ __all__ = [
     "StoredMount",
     "add_mounts",
     "change",
+    "count",
     "create",
     "find",
     "forget",
@@ -26,6 +27,7 @@ __all__ = [
     "page",
     "rebase",
     "sizes",
+    "writers",
 ]
 
 _ENDED = tuple(sorted(ENDED_STATUSES))
@@ -76,9 +78,19 @@ def ids(connection: Connection) -> set[str]:
     return set(connection.execute(select(table.c.id)).scalars())
 
 
-def sizes(connection: Connection, scope: str) -> Mapping[str, str | None]:
-    """The newest version of each volume of a team or account, by the volume's id."""
-    query = select(table.c.id, table.c.head_checkpoint_id).where(table.c.scope == scope)
+def count(connection: Connection) -> int:
+    """How many there are."""
+    total: int = connection.execute(select(func.count()).select_from(table)).scalar_one()
+    return total
+
+
+def sizes(connection: Connection, scope: str) -> dict[str, int]:
+    """What the newest version takes of each volume that has one, in a team or account."""
+    query = (
+        select(table.c.id, checkpoints.c.occupied_bytes)
+        .join(checkpoints, checkpoints.c.id == table.c.head_checkpoint_id)
+        .where(table.c.scope == scope)
+    )
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
@@ -118,6 +130,21 @@ def mounted_by(connection: Connection, volume_id: str, *, writable: bool = False
     if writable:
         query = query.where(~mounts.c.read_only)
     return list(dict.fromkeys(connection.execute(query).scalars()))
+
+
+def writers(connection: Connection) -> dict[tuple[str, str], list[str]]:
+    """The running sandboxes that may write to a volume, by its team or account and its id."""
+    running = ~mounts.c.read_only & (sandboxes.c.status == "RUNNING")
+    query = (
+        select(table.c.scope, table.c.id, mounts.c.sandbox_id)
+        .join(mounts, mounts.c.volume_id == table.c.id)
+        .join(sandboxes, sandboxes.c.id == mounts.c.sandbox_id)
+        .where(running)
+    )
+    found: dict[tuple[str, str], list[str]] = {}
+    for scope, volume_id, sandbox_id in connection.execute(query):
+        found.setdefault((scope, volume_id), []).append(sandbox_id)
+    return found
 
 
 def rebase(connection: Connection, sandbox_id: str, volume_id: str, checkpoint_id: str) -> None:
