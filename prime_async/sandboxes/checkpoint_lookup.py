@@ -17,6 +17,7 @@ from prime_async.errors import (
     UsageError,
 )
 from prime_async.requests import read_record, send_about
+from prime_async.sandboxes.background import Background
 from prime_async.sandboxes.checkpoint_models import (
     DURABLE,
     FAILED_STATES,
@@ -25,7 +26,6 @@ from prime_async.sandboxes.checkpoint_models import (
     SandboxCheckpoint,
 )
 from prime_async.sandboxes.coalescer import BATCH, Coalescer
-from prime_async.sandboxes.pauses import FIRST_PAUSE, LONGEST_PAUSE, until_beat
 from prime_async.transport import Replay, path_segment
 
 __all__ = ["CheckpointLookup", "check_checkpoint_ids", "checkpoint_path"]
@@ -68,17 +68,16 @@ def check_checkpoint_ids(checkpoint_ids: Sequence[str]) -> list[str]:
 
 
 class CheckpointLookup:
-    """Looks checkpoints up for one client.
-
-    Args:
-        phase: see :func:`~prime_async.sandboxes.pauses.until_beat`.
+    """Looks checkpoints up for one client, whose ``background`` owns the task for those that are
+    waited for.
     """
 
-    def __init__(self, api: AsyncAPIClient, phase: float) -> None:
+    def __init__(self, api: AsyncAPIClient, background: Background) -> None:
         self._api = api
-        self._phase = phase
         self._unsupported_until = 0.0
-        self._coalescer: Coalescer[str, SandboxCheckpoint] = Coalescer(self._fetch)
+        self._looks: Coalescer[str, SandboxCheckpoint] = Coalescer(
+            self._fetch, background, name="checkpoints"
+        )
 
     async def one(self, checkpoint_id: str, timeout: float | None = None) -> SandboxCheckpoint:
         """Ask for one by itself.
@@ -106,15 +105,10 @@ class CheckpointLookup:
             NotFoundError: there is no such checkpoint.
             CheckpointFailedError: that will never be.
         """
-        pause = FIRST_PAUSE
-        while True:
-            found = await self._coalescer.get(checkpoint_id)
-            if found.state == DURABLE:
-                return found
-            if found.state in FAILED_STATES:
-                raise CheckpointFailedError(checkpoint_id, found.state, found.error)
-            await anyio.sleep(until_beat(pause, self._phase))
-            pause = min(LONGEST_PAUSE, pause * 2)
+        found = await self._looks.watch(checkpoint_id, _settled)
+        if found.state != DURABLE:
+            raise CheckpointFailedError(checkpoint_id, found.state, found.error)
+        return found
 
     async def _batch(self, checkpoint_ids: list[str]) -> BatchCheckpointResponse:
         transport = await self._api.connect()
@@ -172,6 +166,10 @@ class CheckpointLookup:
             checkpoints=[entry for entry in ordered if isinstance(entry, SandboxCheckpoint)],
             errors=[entry for entry in ordered if isinstance(entry, CheckpointLookupError)],
         )
+
+
+def _settled(checkpoint: SandboxCheckpoint) -> bool:
+    return checkpoint.state == DURABLE or checkpoint.state in FAILED_STATES
 
 
 def _lookup_error(error: CheckpointLookupError) -> APIError:

@@ -163,4 +163,4 @@ class AsyncSandboxCheckpoints(AsyncSandboxJobs):
 
     @functools.cached_property
     def _lookup(self) -> CheckpointLookup:
-        return CheckpointLookup(self._api, self._phase)
+        return CheckpointLookup(self._api, self._background)

@@ -89,7 +89,7 @@ class AsyncSandboxControl(AsyncResourceClient):
         self._gateway = Gateway(self._api, max_connections, self._background)
         self._statuses = Statuses(self._api)
         self._phase = random.uniform(0, 10)  # noqa: S311 - spreads load, guards nothing
-        self._joins = LanJoins(self._api, self._phase)
+        self._joins = LanJoins(self._api, self._background)
         self._live = LiveSandboxes(max_live)
         leases = Leases(self._api, self._background)
         self._owner = Owner(self._live, leases, self._post, self._delete_quietly)

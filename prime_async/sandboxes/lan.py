@@ -10,9 +10,9 @@ import anyio
 from prime_async.api import AsyncAPIClient
 from prime_async.errors import APIError, LanJoinError, LanJoinTimeoutError, UsageError
 from prime_async.requests import check_range, read_record, send_about
+from prime_async.sandboxes.background import Background
 from prime_async.sandboxes.coalescer import Coalescer
 from prime_async.sandboxes.network_models import LanNetwork, LanNetworkMember, LanRule
-from prime_async.sandboxes.pauses import FIRST_PAUSE, until_beat
 from prime_async.sandboxes.requests import CreateSandboxRequest
 from prime_async.transport import path_segment
 
@@ -21,7 +21,6 @@ __all__ = ["JOIN_SECONDS", "LanJoins", "add_member", "check_rules", "network_pat
 JOIN_SECONDS = 120.0
 """Seconds a network has to let a new member in."""
 
-_LONGEST_PAUSE = 1.6
 _MAX_PORT = 65535
 
 
@@ -93,15 +92,15 @@ async def add_member(
 class LanJoins:
     """The networks that sandboxes of a client are to join once they are ready.
 
-    Args:
-        phase: see :func:`~prime_async.sandboxes.pauses.until_beat`.
+    Those that wait for the same network look at it together, in a task that ``background`` owns.
     """
 
-    def __init__(self, api: AsyncAPIClient, phase: float) -> None:
+    def __init__(self, api: AsyncAPIClient, background: Background) -> None:
         self._api = api
-        self._phase = phase
         self._wanted: dict[str, tuple[str, list[str] | None]] = {}
-        self._networks: Coalescer[str, LanNetwork] = Coalescer(self._fetch)
+        self._networks: Coalescer[str, LanNetwork] = Coalescer(
+            self._fetch, background, name="networks"
+        )
 
     def note(self, sandbox_id: str, request: CreateSandboxRequest) -> None:
         """Remember what a sandbox is to join."""
@@ -133,18 +132,19 @@ class LanJoins:
         self._wanted.pop(sandbox_id, None)
 
     async def _until_synced(self, sandbox_id: str, network_id: str) -> None:
-        pause = FIRST_PAUSE
-        while True:
-            network = await self._networks.get(network_id)
-            member = next(
-                (one for one in network.members or () if one.sandbox_id == sandbox_id), None
-            )
+        missing = 0
+
+        def settled(network: LanNetwork) -> bool:
+            nonlocal missing
+            member = _member(network, sandbox_id)
+            missing = missing + 1 if member is None else 0
             if member is None:
-                raise LanJoinError(sandbox_id, network_id, "it is no member any more")
-            if member.synced and network.synced:
-                return
-            await anyio.sleep(until_beat(pause, self._phase))
-            pause = min(_LONGEST_PAUSE, pause * 2)
+                return missing > 1  # one look, shared with others, may have begun before it joined
+            return member.synced and network.synced
+
+        network = await self._networks.watch(network_id, settled)
+        if _member(network, sandbox_id) is None:
+            raise LanJoinError(sandbox_id, network_id, "it is no member any more")
 
     async def _fetch(self, network_ids: list[str]) -> Mapping[str, LanNetwork | Exception]:
         """Ask for each of the networks, one by one: the platform knows no batch of them."""
@@ -162,3 +162,7 @@ class LanJoins:
             for network_id in network_ids:
                 group.start_soon(look, network_id)
         return found
+
+
+def _member(network: LanNetwork, sandbox_id: str) -> LanNetworkMember | None:
+    return next((each for each in network.members or () if each.sandbox_id == sandbox_id), None)

@@ -21,11 +21,12 @@ from prime_async.errors import (
 from prime_async.requests import check_range
 from prime_async.sandboxes.gateway import not_running
 from prime_async.sandboxes.models import ENDED_STATUSES, SandboxStatusSnapshot
-from prime_async.sandboxes.pauses import FIRST_PAUSE, LONGEST_PAUSE, until_beat
 from prime_async.sandboxes.rpc import code_of
 
 __all__ = ["CreationWaiter", "wait_for_all"]
 
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 6.4  # the first one doubled six times
 _JITTER = 0.25
 _BETWEEN_CHECKS = 0.5
 _BUILD_PAUSE = 10.0
@@ -85,7 +86,7 @@ class CreationWaiter:
     async def _until_running(self, sandbox_id: str) -> None:
         deadline = anyio.current_time() + self._seconds
         build_deadline: float | None = None
-        pause = FIRST_PAUSE
+        pause = _FIRST_PAUSE
         while True:
             seen = await self._look(sandbox_id)
             if seen.status == "RUNNING":
@@ -97,8 +98,14 @@ class CreationWaiter:
                 deadline = anyio.current_time() + _BUILD_PAUSE + self._seconds
                 await self._pause(seen, _BUILD_PAUSE, build_deadline, "its image is not built")
                 continue
-            await self._pause(seen, until_beat(pause, self._phase), deadline, "it has not started")
-            pause = min(LONGEST_PAUSE, pause * 2)
+            await self._pause(seen, self._until_beat(pause), deadline, "it has not started")
+            pause = min(_LONGEST_PAUSE, pause * 2)
+
+    def _until_beat(self, pause: float) -> float:
+        """Return the seconds until the next multiple of the pause: all waiters of a client look at
+        the same moments, so that their looks are one request.
+        """
+        return pause - (anyio.current_time() + self._phase) % pause
 
     async def _pause(
         self, seen: SandboxStatusSnapshot, seconds: float, deadline: float, what: str
@@ -111,7 +118,7 @@ class CreationWaiter:
 
     async def _until_reachable(self, sandbox_id: str) -> None:
         deadline = anyio.current_time() + self._seconds
-        pause = FIRST_PAUSE
+        pause = _FIRST_PAUSE
         good = 0
         while good < self._checks:
             try:
@@ -124,7 +131,7 @@ class CreationWaiter:
                     raise _unreachable(sandbox_id, error) from error
                 good = 0
                 await anyio.sleep(min(_jittered(pause), deadline - anyio.current_time()))
-                pause = min(LONGEST_PAUSE, pause * 2)
+                pause = min(_LONGEST_PAUSE, pause * 2)
                 continue
             good += 1
             if good < self._checks:
