@@ -32,6 +32,9 @@ _BEAT = 0.1
 _PAUSES = (1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 48)
 """Beats between the looks at one key; each divides those that follow, so that their beats meet."""
 
+_EARLY = 2
+"""Beats that a key may be looked at before its time, where a request has room."""
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -113,11 +116,12 @@ class Waiter(Generic[K, V]):
 class _Slot(Generic[K, V]):
     """What the waiters of one key share."""
 
-    __slots__ = ("flight", "key", "looks", "waiters")
+    __slots__ = ("due", "flight", "key", "looks", "waiters")
 
     def __init__(self, key: K) -> None:
         self.key = key
         self.looks = 0
+        self.due: int | None = None
         self.waiters: dict[Waiter[K, V], None] = {}
         self.flight: _Flight | None = None
 
@@ -261,28 +265,42 @@ class Coalescer(Generic[K, V]):
         """Take the keys that are due, in groups for one request each."""
         now = anyio.current_time()
         beat = self._beat_at(now)
-        slots: list[_Slot[K, V]] = []
+        slots: dict[_Slot[K, V], None] = {}
         while self._beats and self._beats[0] <= beat:
-            slots += self._by_beat.pop(heapq.heappop(self._beats))
-        if slots or now >= self._soon_at or len(self._soon) >= BATCH:
-            slots += self._soon
-            self._soon, self._soon_at = [], math.inf
-        for group in self._groups(slots):
+            self._take(slots, self._beats[0])
+        if slots or now >= self._soon_at:
+            soon, self._soon, self._soon_at = self._soon, [], math.inf
+        else:  # full requests need not wait for more keys
+            full = len(self._soon) // BATCH * BATCH
+            soon, self._soon = self._soon[:full], self._soon[full:]
+        slots.update((slot, None) for slot in soon if slot.waiters and slot.flight is None)
+        # A request that has room takes keys that are due soon: it saves them one of their own.
+        while -len(slots) % BATCH and self._beats and self._beats[0] <= beat + _EARLY:
+            self._take(slots, self._beats[0], -len(slots) % BATCH)
+        for group in self._groups(list(slots)):
             flight = _Flight(len(group), beat)
             for slot in group:
-                slot.flight = flight
+                slot.flight, slot.due = flight, None
             yield flight, group
 
+    def _take(self, slots: dict[_Slot[K, V], None], beat: int, most: int | None = None) -> None:
+        """Take the keys of the next beat, or some of them."""
+        there = self._by_beat[beat]
+        slots.update((slot, None) for slot in there[:most] if slot.waiters and slot.due == beat)
+        del there[:most]
+        if not there:
+            del self._by_beat[heapq.heappop(self._beats)]
+
     def _groups(self, slots: list[_Slot[K, V]]) -> Iterator[list[_Slot[K, V]]]:
-        lanes: defaultdict[Hashable, dict[_Slot[K, V], None]] = defaultdict(dict)
-        lane = self._lane
-        for slot in slots:
-            if slot.waiters and slot.flight is None:
-                lanes[None if lane is None else lane(slot.key)][slot] = None
+        if self._lane is None:
+            lanes: dict[Hashable, list[_Slot[K, V]]] = {None: slots}
+        else:
+            lanes = defaultdict(list)
+            for slot in slots:
+                lanes[self._lane(slot.key)].append(slot)
         for members in lanes.values():
-            ordered = list(members)
-            for start in range(0, len(ordered), BATCH):
-                yield ordered[start : start + BATCH]
+            for start in range(0, len(members), BATCH):
+                yield members[start : start + BATCH]
 
     async def _until_due(self) -> None:
         beat = self._moment_of(self._beats[0]) if self._beats else math.inf
@@ -347,6 +365,7 @@ class Coalescer(Generic[K, V]):
             heapq.heappush(self._beats, due)
             self._wake(self._moment_of(due))
         self._by_beat[due].append(slot)
+        slot.due = due
 
     def _beat_at(self, moment: float) -> int:
         # A thousandth of a beat early: a clock that wakes a little too soon still counts.
