@@ -108,6 +108,7 @@ class JobDouble(SandboxDouble):
         return [
             web.post("/api/v1/sandbox/background-jobs/status:batchGet", self._batch_jobs),
             web.get("/gw/{ns}/{job}/read-file", self._window),
+            web.get("/gw/{ns}/{job}/download", self._whole),
         ]
 
     async def _batch_jobs(self, request: web.Request) -> web.Response:
@@ -193,6 +194,10 @@ class JobDouble(SandboxDouble):
         if data is None:
             raise web.HTTPNotFound(text='{"detail": "no such file"}')
         return self._answer(data, offset, length)
+
+    async def _whole(self, request: web.Request) -> web.StreamResponse:
+        data = self._file(request.match_info["job"], request.query["path"])
+        return web.Response(status=404) if data is None else web.Response(body=data)
 
     def _file(self, sandbox_id: str, path: str) -> bytes | None:
         found = (told.files for key, told in self.jobs.items() if key[0] == sandbox_id)

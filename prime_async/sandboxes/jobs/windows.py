@@ -199,7 +199,10 @@ class TailReader:
 
         async with self._requests, self._large:
             self._counted()
-            await self._gateway.call(sandbox_id, send)
+            try:
+                await self._gateway.call(sandbox_id, send)
+            except APIError as error:
+                raise file_error(error, path) from error
         text = tail.text()
         return StreamText(text, tail.truncated, size=len(tail.data()))
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -21,13 +19,7 @@ from prime_async import (
 )
 from tests.faces import Face, both_faces
 from tests.job_double import JobDouble
-
-
-async def until(true: Callable[[], Any]) -> None:
-    """Wait until something is true."""
-    async with asyncio.timeout(20):
-        while not true():
-            await asyncio.sleep(0.005)
+from tests.sandboxes.jobs.polling import until
 
 
 def rounds(told: JobDouble) -> int:
@@ -172,10 +164,9 @@ async def test_the_batch_calls_do_without_the_batch(
 
 
 async def test_passing_faults_are_waited_out(
-    told: JobDouble, jobs_client: AsyncSandboxClient, monkeypatch: pytest.MonkeyPatch
+    told: JobDouble, jobs_client: AsyncSandboxClient
 ) -> None:
     """A platform that restarts ends no wait; a single look says what is wrong."""
-    monkeypatch.setattr(jobs_client.api_client, "_timeout", 1, raising=False)
     job = told.job()
     told.batch_fault = 500
     waiting = asyncio.create_task(jobs_client.wait_background_jobs([job], output=False))
