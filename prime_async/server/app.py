@@ -12,6 +12,7 @@ from prime_async.server.auth import ensure_key
 from prime_async.server.clock import Clock
 from prime_async.server.config import ServerConfig
 from prime_async.server.endpoints import Endpoint, add_endpoints
+from prime_async.server.exposed import serve_exposed
 from prime_async.server.failures import RequestError
 from prime_async.server.observing import mark_response, observe
 from prime_async.server.origins import check_origin
@@ -20,6 +21,7 @@ from prime_async.server.routes import (
     checkpoints,
     environments,
     evaluations,
+    exposures,
     gateway_commands,
     gateway_files,
     hosted,
@@ -56,9 +58,11 @@ API_ENDPOINTS: tuple[Endpoint, ...] = (
     *sandbox_jobs.ENDPOINTS,
     *checkpoints.ENDPOINTS,
     *volumes.FIXED,
+    *exposures.FIXED,
     *sandbox_extras.FIXED,
     *sandboxes.ENDPOINTS,
     *volumes.OF_ONE,
+    *exposures.OF_ONE,
     *sandbox_extras.OF_ONE,
     *local.ENDPOINTS,
 )
@@ -78,7 +82,7 @@ def create_app(
         ConfigError: the configuration is unsafe or out of range.
     """
     config.check()
-    app = web.Application(middlewares=[observe, check_origin])
+    app = web.Application(middlewares=[observe, serve_exposed, check_origin])
     app[PLATFORM] = Platform.make(config, clock, runtime)
     app.on_response_prepare.append(mark_response)
     app.cleanup_ctx.append(_state)

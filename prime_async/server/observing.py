@@ -12,9 +12,11 @@ from aiohttp.typedefs import Handler
 
 from prime_async._version import __version__
 from prime_async.server.endpoints import ACCOUNT, ROUTE
+from prime_async.server.exposed import EXPOSED
 from prime_async.server.failures import RequestError
 from prime_async.server.logs import log_event
 from prime_async.server.platform import PLATFORM
+from prime_async.server.sandboxes.forwarding import Forwarded
 from prime_async.server.store.writer import storage_failure
 
 __all__ = [
@@ -26,7 +28,7 @@ __all__ = [
     "observe",
 ]
 
-FEATURES = "idempotency, sample-ranges, sandbox-leases, resumable-uploads, file-info"
+FEATURES = "idempotency, sample-ranges, sandbox-leases, resumable-uploads, file-info, start-many"
 """What this server can do beyond the official wire, told on every answer."""
 
 INTERNAL_ERROR = RequestError(
@@ -62,6 +64,8 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 async def mark_response(request: web.BaseRequest, response: web.StreamResponse) -> None:
     """Put the request id and the features on an answer that is about to be sent."""
+    if isinstance(response, Forwarded):
+        return
     response.headers["X-Request-Id"] = _request_id(request)
     response.headers["X-Prime-Features"] = FEATURES
     response.headers["Server"] = f"prime-async/{__version__}"
@@ -140,7 +144,7 @@ def _record(request: web.Request, status: int, seconds: float) -> None:
         logging.INFO,
         "request",
         method=request.method,
-        path=request.path,
+        path=EXPOSED if route == EXPOSED else request.path,
         status=status,
         ms=seconds * 1000,
         account=request.get(ACCOUNT),

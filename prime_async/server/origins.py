@@ -18,14 +18,14 @@ from prime_async.server.config import is_loopback
 from prime_async.server.failures import RequestError
 from prime_async.server.platform import PLATFORM
 
-__all__ = ["check_origin"]
+__all__ = ["check_origin", "require_host"]
 
 
 @web.middleware
 async def check_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse requests whose ``Host`` or ``Origin`` is not this platform."""
     if not _over_unix_socket(request):
-        host = _host(request)
+        host = require_host(request)
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc.lower() != host:
             raise RequestError(
@@ -34,7 +34,12 @@ async def check_origin(request: web.Request, handler: Handler) -> web.StreamResp
     return await handler(request)
 
 
-def _host(request: web.Request) -> str:
+def require_host(request: web.Request) -> str:
+    """The ``Host`` of a request, which has to be this machine.
+
+    Raises:
+        RequestError: 400, there is not one; 403, it is another name.
+    """
     sent = request.headers.getall("Host", [])
     if len(sent) != 1:
         raise RequestError(400, "bad_host", "a request needs exactly one Host header")

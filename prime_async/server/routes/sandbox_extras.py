@@ -12,7 +12,6 @@ __all__ = ["FIXED", "OF_ONE", "not_here"]
 _WORDS = {
     "networks": "networks between sandboxes",
     "ssh-session": "SSH sessions",
-    "expose": "exposed ports",
     "images": "builds and lists of images",
 }
 
@@ -46,7 +45,6 @@ FIXED: tuple[Endpoint, ...] = tuple(
         ("PUT", "/sandbox/networks/{network_id}/rules"),
         ("PUT", "/sandbox/networks/{network_id}/members/{sandbox_id}"),
         ("DELETE", "/sandbox/networks/{network_id}/members/{sandbox_id}"),
-        ("GET", "/sandbox/expose/all"),
         ("GET", "/images"),
         ("PATCH", "/images"),
         ("POST", "/images/build"),
@@ -61,8 +59,5 @@ OF_ONE: tuple[Endpoint, ...] = tuple(
     for method, path in (
         ("POST", "/ssh-session"),
         ("DELETE", "/ssh-session/{session_id}"),
-        ("POST", "/expose"),
-        ("GET", "/expose"),
-        ("DELETE", "/expose/{exposure_id}"),
     )
 )

@@ -36,6 +36,7 @@ from prime_async.server.runtimes.protocol import (
 )
 from prime_async.server.sandboxes.endings import End, end_of, failed
 from prime_async.server.sandboxes.host import RuntimeHost
+from prime_async.server.sandboxes.ports import Ports
 from prime_async.server.sandboxes.records import limits_row, policy_of
 from prime_async.server.sandboxes.sessions import Sessions
 from prime_async.server.sandboxes.startcommand import run_start_command
@@ -59,6 +60,7 @@ class Live:
         vm: whether it passes for a virtual machine, or for a container.
         used_at: when somebody last asked something of it.
         idle_seconds: after so long without that it ends; None for never.
+        ports: connections to its ports.
     """
 
     running: RunningSandbox
@@ -66,6 +68,10 @@ class Live:
     vm: bool
     used_at: float
     idle_seconds: float | None = None
+    ports: Ports = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ports = Ports(self.running)
 
     @property
     def busy(self) -> bool:
@@ -122,6 +128,12 @@ class Fleet:
         """End the streams that are open, so that the server can end."""
         for live in self.live.values():
             live.sessions.cut()
+            live.ports.cut()
+
+    async def leave(self) -> None:
+        """Close what is open to sandboxes; they go on."""
+        for live in self.live.values():
+            await live.ports.aclose()
 
     def use(self, sandbox_id: str) -> Live | None:
         """The live sandbox of this id; its idle clock starts anew."""
@@ -260,6 +272,7 @@ class Fleet:
 
     async def _stop(self, live: Live) -> None:
         await live.running.stop()
+        await live.ports.aclose()
         live.sessions.cut()
         await live.sessions.close()
 

@@ -19,6 +19,7 @@ from prime_async.server.logs import log_event
 from prime_async.server.metrics import Metrics
 from prime_async.server.sandboxes.checkpoints import Checkpoints
 from prime_async.server.sandboxes.choices import Choices, read_choices
+from prime_async.server.sandboxes.exposures import Exposures
 from prime_async.server.sandboxes.fleet import Fleet
 from prime_async.server.sandboxes.host import MakeRuntime, RuntimeHost
 from prime_async.server.sandboxes.images import Catalogue
@@ -51,6 +52,7 @@ class Sandboxes:
     keeping: Keeping
     checkpoints: Checkpoints
     volumes: Volumes
+    exposures: Exposures
     transfers: Transfers
     catalogue: Catalogue
     choices: Choices
@@ -85,6 +87,7 @@ class Sandboxes:
             Keeping(fleet, leases, jobs, database, clock),
             Checkpoints(config, fleet, database, clock, tasks),
             Volumes(config, fleet, database, clock),
+            Exposures(fleet, database, tasks),
             Transfers(fleet, database, clock),
             Catalogue(),
             choices,
@@ -108,6 +111,7 @@ class Sandboxes:
         await self.keeping.open()
         await self.checkpoints.open()
         await self.volumes.open()
+        await self.exposures.open(key)
         await self.transfers.open()
         for work in (
             self._end_leases,
@@ -120,6 +124,7 @@ class Sandboxes:
     async def close(self) -> None:
         """Let go; sandboxes go on without this server."""
         await self.tasks.close()
+        await self.fleet.leave()
         await self.runtime_tasks.close()
 
     def address(self, request: web.Request) -> str:
