@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -265,7 +266,7 @@ def test_turns_are_fair_and_lose_nothing(items: list[tuple[str, int]]) -> None:
     taken = [turns.take() for _ in items]
     for name in "abc":
         assert [one for one in taken if one[0] == name] == [one for one in items if one[0] == name]
-    for first, second in zip(taken, taken[1:], strict=False):
+    for first, second in itertools.pairwise(taken):
         if first[0] == second[0]:
             rest = taken[taken.index(second) :]
             assert {one[0] for one in rest} == {second[0]}
