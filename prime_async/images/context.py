@@ -6,6 +6,7 @@ import io
 import os
 import tarfile
 import tempfile
+import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -46,16 +47,24 @@ class BuildContext:
             )
         self._ignoring = Ignoring(_lines(self.root / _IGNORE_FILE))
 
-    def write(self, file: IO[bytes]) -> None:
-        """Write everything that is not left out; in a worker thread, which stops when its caller
-        is cancelled.
+    def pack(self, stopped: threading.Event) -> IO[bytes]:
+        """Write everything that is not left out into a file that has no name; in a worker thread.
+
+        Args:
+            stopped: set when nobody waits for it any more; it then ends soon, with an error.
         """
-        with tarfile.open(
-            fileobj=file, mode="w:gz", format=tarfile.PAX_FORMAT, compresslevel=_COMPRESSION
-        ) as archive:
-            for path, name in self._entries():
-                anyio.from_thread.check_cancelled()
-                _add(archive, path, name)
+        file = tempfile.TemporaryFile(prefix="prime-async-context-")  # noqa: SIM115 - returned
+        try:
+            with tarfile.open(
+                fileobj=file, mode="w:gz", format=tarfile.PAX_FORMAT, compresslevel=_COMPRESSION
+            ) as archive:
+                for path, name in self._entries():
+                    _add(archive, path, name, stopped)
+            file.flush()  # it is read by its descriptor
+        except BaseException:
+            file.close()
+            raise
+        return file
 
     def _entries(self) -> Iterator[tuple[Path, str]]:
         """Walk without following links; the Dockerfile and the rules themselves always go along."""
@@ -77,7 +86,7 @@ class BuildContext:
                     yield path, name
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+def _add(archive: tarfile.TarFile, path: Path, name: str, stopped: threading.Event) -> None:
     info: tarfile.TarInfo | None = archive.gettarinfo(path, name)
     if info is None:  # a socket, which has no place in an archive
         return
@@ -86,19 +95,22 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
     if info.isreg() or info.islnk():  # a second name of a file becomes a file of its own
         info.type, info.linkname, info.size = tarfile.REGTYPE, "", path.stat().st_size
         with path.open("rb") as content:
-            archive.addfile(info, _Stoppable(content))
+            archive.addfile(info, _Stoppable(content, stopped))
     elif info.isdir() or info.issym():
         archive.addfile(info)
 
 
 class _Stoppable(io.RawIOBase):
-    """A file that stops being read when the caller of the thread is cancelled."""
+    """A file that is read to its end only while somebody waits for it."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], stopped: threading.Event) -> None:
         self._file = file
+        self._stopped = stopped
 
     def read(self, size: int = -1) -> bytes:
-        anyio.from_thread.check_cancelled()
+        anyio.from_thread.check_cancelled()  # of a scope of anyio; of a task of asyncio:
+        if self._stopped.is_set():
+            raise InterruptedError("nobody waits for the build context any more")
         return self._file.read(size)
 
 
@@ -128,6 +140,10 @@ class ContextBody:
 @asynccontextmanager
 async def packed(context: BuildContext) -> AsyncGenerator[ContextBody, None]:
     """Pack a context into a file that is gone when the block ends."""
-    with tempfile.TemporaryFile(prefix="prime-async-context-") as file:
-        await anyio.to_thread.run_sync(context.write, file)
+    stopped = threading.Event()
+    try:
+        file = await anyio.to_thread.run_sync(context.pack, stopped)
+    finally:
+        stopped.set()
+    with file:
         yield ContextBody(file, file.tell())
