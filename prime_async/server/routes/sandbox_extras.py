@@ -9,30 +9,42 @@ from prime_async.server.failures import ErrorAnswer, RequestError
 
 __all__ = ["FIXED", "OF_ONE", "not_here"]
 
+_HOSTED = "or use the hosted platform (context production)"
+
 _WORDS = {
-    "networks": "networks between sandboxes",
-    "ssh-session": "SSH sessions",
-    "images": "builds and lists of images",
+    "networks": (
+        "networks between sandboxes",
+        f"let sandboxes share a volume, expose a port, {_HOSTED}",
+    ),
+    "ssh-session": (
+        "SSH sessions",
+        f"run commands, open a process with a terminal, {_HOSTED}",
+    ),
+    "images": (
+        "builds and lists of images",
+        f"name what stands in for an image in sandboxes.toml, {_HOSTED}",
+    ),
 }
+"""Part of a path to what is missing, and what to do instead."""
 
 
-def not_here(what: str) -> RequestError:
+def not_here(what: str, remedy: str) -> RequestError:
     """The 501 for something that this platform does not have."""
     return RequestError(
-        501, "not_implemented", f"this local platform does not have {what}; the hosted one does"
+        501, "not_implemented", f"this local platform does not have {what}: {remedy}"
     )
 
 
 def _refused(method: str, path: str) -> Endpoint:
-    words = next(words for part, words in _WORDS.items() if f"/{part}" in path)
+    what, remedy = next(words for part, words in _WORDS.items() if f"/{part}" in path)
 
     async def refuse(call: Call) -> Reply:
         _ = call.key_text  # malformed ones are refused everywhere alike
-        raise not_here(words)
+        raise not_here(what, remedy)
 
     # The OpenAPI document names operations by their handlers.
     refuse.__name__ = re.sub(r"[^a-z]+", "_", f"{method.lower()}{path}").strip("_")
-    return Endpoint(method, path, refuse, f"{words}: not on this platform", {501: ErrorAnswer})
+    return Endpoint(method, path, refuse, f"{what}: not on this platform", {501: ErrorAnswer})
 
 
 FIXED: tuple[Endpoint, ...] = tuple(

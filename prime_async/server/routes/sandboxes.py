@@ -292,18 +292,15 @@ async def get_egress(call: Call) -> Reply:
 async def put_egress(call: Call) -> Reply:
     """Replace what a sandbox may reach; in force at once."""
     row, body = find(call), call.body
-    if row["status"] in ENDED_STATUSES:
-        raise not_running(row)
     policy = egress_policy(body.allowlist, body.denylist, ("allowlist", "denylist"))
-    live = call.platform.sandboxes.fleet.use(row["id"])
-    generation = row["generation"] + 1
-    values = {"policy": policy_row(policy), "generation": generation}
-    if live is not None:
-        live.running.set_egress(policy)
-        values["applied_generation"] = generation
-    await call.platform.database.write(
-        lambda connection: store.change(connection, row["id"], values)
+    fleet, sandbox_id = call.platform.sandboxes.fleet, row["id"]
+    changed = await call.platform.database.write(
+        lambda connection: store.replace_policy(connection, sandbox_id, policy_row(policy))
     )
+    if not changed:
+        raise not_running(find(call))
+    # In force even if the client goes away now: what is stored and what holds must agree.
+    await call.platform.sandboxes.tasks.finish(fleet.apply_policy, sandbox_id)
     return answer(_egress(find(call)))
 
 

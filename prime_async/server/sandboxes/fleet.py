@@ -214,15 +214,21 @@ class Fleet:
         if not await self._change(start.spec.id, values):
             await running.stop()
             return
-        row = self.database.point(lambda reader: store.find_any(reader, running.id))
-        if row is not None and row["generation"] > row["applied_generation"]:
-            # Changed while it was being started.
-            running.set_egress(policy_of(row))
-            await self.note(running.id, {"applied_generation": row["generation"]})
         self._join(running, start.vm, start.idle_seconds)
+        await self.apply_policy(running.id)  # It may have changed while it was being started.
         if start.command:
             self.tasks.start(run_start_command, self.config, running, start.command, self.note)
         log_event(logging.INFO, "sandbox_started", sandbox=running.id)
+
+    async def apply_policy(self, sandbox_id: str) -> None:
+        """Put the stored policy of a sandbox in force, if another one is; not before it runs."""
+        live = self.live.get(sandbox_id)
+        row = self.database.point(lambda reader: store.find_any(reader, sandbox_id))
+        if live is None or row is None or row["generation"] == row["applied_generation"]:
+            return
+        live.running.set_egress(policy_of(row))
+        values = {"applied_generation": row["generation"]}
+        await self.database.write(lambda connection: store.change(connection, sandbox_id, values))
 
     async def note(self, sandbox_id: str, values: Mapping[str, Any]) -> None:
         """Store something about a sandbox, whatever its status."""
@@ -325,6 +331,11 @@ class Fleet:
                 await running.stop()
                 await self._end(sandbox_id, _LOST)
             else:
+                # That it was started with is what the runtime knows.
                 running.set_egress(policy_of(row))
+                values = {"applied_generation": row["generation"]}
+                await self.database.write(
+                    lambda connection: store.change(connection, sandbox_id, values)
+                )
                 idle = msgspec.json.decode(row["spec"]).get("idle_timeout_minutes")
                 self._join(running, bool(row["vm"]), None if idle is None else idle * 60.0)

@@ -46,6 +46,7 @@ __all__ = [
     "leftovers",
     "page",
     "put_upload",
+    "replace_policy",
     "stale_uploads",
     "wanted_ids",
 ]
@@ -117,6 +118,13 @@ def change(
     """Change columns, unless the sandbox has one of these statuses; say whether it was done."""
     here = and_(table.c.id == sandbox_id, table.c.status.not_in(list(unless)))
     return bool(connection.execute(update(table).where(here).values(dict(values))).rowcount)
+
+
+def replace_policy(connection: Connection, sandbox_id: str, policy: bytes) -> bool:
+    """Store another policy under a new generation, unless the sandbox has ended; say so."""
+    here = and_(table.c.id == sandbox_id, table.c.status.not_in(_ENDED))
+    values = {"policy": policy, "generation": table.c.generation + 1}
+    return bool(connection.execute(update(table).where(here).values(values)).rowcount)
 
 
 def page(

@@ -260,24 +260,23 @@ async def test_the_egress_policy_is_replaced_and_counted(boxes: Boxes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
+    ("method", "path", "remedy"),
     [
-        ("GET", "/sandbox/networks"),
-        ("GET", "/sandbox/volumes"),
-        ("GET", "/sandbox/checkpoints/c1"),
-        ("POST", "/sandbox/checkpoints:batchGet"),
-        ("POST", "/sandbox/background-jobs/status:batchGet"),
-        ("GET", "/images"),
-        ("POST", "/sandbox/s1/checkpoints"),
-        ("POST", "/sandbox/s1/ssh-session"),
+        ("GET", "/sandbox/networks", "volume"),
+        ("PUT", "/sandbox/networks/n1/members/s1", "expose"),
+        ("GET", "/images", "sandboxes.toml"),
+        ("POST", "/images/build", "sandboxes.toml"),
+        ("POST", "/sandbox/s1/ssh-session", "terminal"),
     ],
 )
 async def test_what_this_platform_does_not_have_is_said(
-    boxes: Boxes, method: str, path: str
+    boxes: Boxes, method: str, path: str, remedy: str
 ) -> None:
-    """501 with a code, and never taken for a sandbox of that name."""
+    """501 with a code and what to do instead, and never taken for a sandbox of that name."""
     reply = await boxes.send(method, path)
     assert (reply.status, reply.code) == (501, "not_implemented")
+    assert remedy in reply.json["detail"]
+    assert "hosted" in reply.json["detail"]
 
 
 async def test_the_start_command_runs_and_its_output_is_the_log(boxes: Boxes) -> None:
