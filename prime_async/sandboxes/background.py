@@ -26,7 +26,7 @@ class Background:
             return
         task = loop.create_task(work(), name=f"prime-async {name}")
         self._tasks[name] = task
-        task.add_done_callback(self._ended)
+        task.add_done_callback(lambda ended: self._ended(name, ended))
 
     async def aclose(self) -> None:
         """Cancel what runs on this loop and wait until it has ended."""
@@ -38,6 +38,8 @@ class Background:
         if mine:
             await asyncio.wait(mine)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(name) is task:
+            del self._tasks[name]
         if not task.cancelled() and (error := task.exception()) is not None:
             _LOGGER.error("%s ended: %s", task.get_name(), error, exc_info=error)

@@ -117,7 +117,9 @@ class CommandOptions:
 
     def spec(self) -> CommandSpec:
         """Return what the service is told to run."""
-        return CommandSpec(_SHELL, ("-c", self.command), self.env, self.working_dir, self.user)
+        # The shell would take such a text for an option of its own.
+        before = ("-c", "--") if self.command.startswith(("-", "+")) else ("-c",)
+        return CommandSpec(_SHELL, (*before, self.command), self.env, self.working_dir, self.user)
 
 
 def _check_text(name: str, value: object, *, optional: bool) -> None:
@@ -211,6 +213,27 @@ class Command:
             if self._stream is not None:
                 await self._stream.aclose()
 
+    async def run_grouped(self) -> bool:
+        """Run it to its end in one request with others that are started just now; False when it has
+        to be run by :meth:`outputs`, alone.
+
+        Cancelled or out of time, it ends the command and everything it started. Raises as
+        :meth:`outputs`.
+        """
+        seconds = self._options.seconds
+        ran = False
+        try:
+            with _until(anyio.current_time() + seconds + _SERVER_GRACE):
+                ran = await self._gateway.groups.run(
+                    self._sandbox_id, self._request(), seconds, self._is_sent, self._noted
+                )
+        except BaseException as error:
+            raised = await self._give_up(error)
+            if raised is not error:
+                raise raised from error
+            raise
+        return ran
+
     async def stop(self) -> None:
         """End the command while another task reads its output, which then ends quietly."""
         self.stopped = True
@@ -231,17 +254,21 @@ class Command:
 
     async def _open(self) -> EventStream:
         """Send the start; with a fresh token when the first one is refused."""
-        message = StartRequest(
-            self._options.spec(), stdin=False, session_uuid=self._uuid()
-        ).encode()
+        message = self._request().encode()
 
         async def send(link: Link) -> EventStream:
             stream = EventStream(link, Rpc.START, message, self._options.seconds, repeatable=False)
-            self._sent = True
+            self._is_sent()
             await stream.open()
             return stream
 
         return await self._gateway.call(self._sandbox_id, send)
+
+    def _request(self) -> StartRequest:
+        return StartRequest(self._options.spec(), stdin=False, session_uuid=self._uuid())
+
+    def _is_sent(self) -> None:
+        self._sent = True
 
     async def _next(self, stream: EventStream) -> Output | None:
         while (event := await stream.next()) is not None:
@@ -261,6 +288,7 @@ class Command:
         return None
 
     def _noted(self, event: Event) -> Output | None:
+        self._opened = True
         if isinstance(event, Ended):
             self._end = event
         elif isinstance(event, Output):

@@ -26,6 +26,7 @@ from prime_async.errors import (
 )
 from prime_async.requests import read_record
 from prime_async.sandboxes.background import Background
+from prime_async.sandboxes.grouping import Groups
 from prime_async.sandboxes.models import ENDED_STATUSES, ErrorContext, GatewayAccess, Sandbox
 from prime_async.sandboxes.tokenfile import TokenFile
 from prime_async.sandboxes.tokens import TokenCache, account_of
@@ -78,7 +79,11 @@ class Gateway:
     Args:
         api: the control plane.
         connections: how many are held at most per gateway.
-        background: owns the task that writes the token file.
+        background: owns the tasks that write the token file and read the events of groups.
+
+    Attributes:
+        tokens: the access to each sandbox.
+        groups: commands that are started together.
     """
 
     def __init__(self, api: AsyncAPIClient, connections: int, background: Background) -> None:
@@ -86,6 +91,7 @@ class Gateway:
         self._connections = connections
         self._transports: dict[str, Transport] = {}
         self._kinds: dict[str, bool] = {}
+        self.groups = Groups(self, background)
         self.tokens = TokenCache(self._authorize, self._account, background, TokenFile.of_user())
 
     async def aclose(self) -> None:
@@ -96,10 +102,11 @@ class Gateway:
 
     async def has(self, feature: str) -> bool:
         """Say whether the platform announces an addition of ours."""
-        known = {
-            feature for transport in self._transports.values() for feature in transport.features
-        }
-        return feature in known or feature in (await self._api.connect()).features
+        return self.knows(feature) or feature in (await self._api.connect()).features
+
+    def knows(self, feature: str) -> bool:
+        """Say whether a gateway has announced an addition of ours so far."""
+        return any(feature in transport.features for transport in self._transports.values())
 
     def learn(self, sandbox: Sandbox) -> Sandbox:
         """Note what a sandbox is, and take the token that came with it out of the record: records

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
 
@@ -20,11 +22,13 @@ from prime_async.connect import (
     unary_headers,
 )
 from prime_async.errors import APIError, ProtocolError, error_class_for_status
-from prime_async.sandboxes.gateway import Gateway, Link
 from prime_async.sandboxes.wire import Event, KeepAlive, Rpc, decode_event, rpc_path
 from prime_async.transport import BytesBody, Replay, StreamedResponse
 
-__all__ = ["EventStream", "code_of", "unary"]
+if TYPE_CHECKING:
+    from prime_async.sandboxes.gateway import Gateway, Link
+
+__all__ = ["AnswerStream", "EventStream", "code_of", "error_of", "unary"]
 
 IDLE_SECONDS = 300.0
 """Silence after which a stream of events counts as dead; gateways send a sign of life earlier."""
@@ -67,29 +71,41 @@ async def unary(
     return await gateway.call(sandbox_id, send)
 
 
-class EventStream:
-    """The answer to ``Start`` or ``Connect``, event by event.
+Item = TypeVar("Item")
+
+
+class AnswerStream(Generic[Item]):
+    """The streamed answer to one call, item by item.
 
     Args:
         link: the way to the sandbox.
-        rpc: which of the two.
+        rpc: the call.
         message: the encoded request.
+        decode: reads what one message of the answer holds.
         seconds: when the service must end it; sent as a header.
         repeatable: the request may be sent again before the answer begins.
     """
 
     def __init__(
-        self, link: Link, rpc: Rpc, message: bytes, seconds: float | None, *, repeatable: bool
+        self,
+        link: Link,
+        rpc: Rpc,
+        message: bytes,
+        decode: Callable[[bytes], Iterable[Item]],
+        seconds: float | None,
+        *,
+        repeatable: bool,
     ) -> None:
         self._link = link
         self._rpc = rpc
         self._message = message
+        self._decode = decode
         self._seconds = seconds
         self._repeatable = repeatable
         self._opened: AbstractAsyncContextManager[StreamedResponse] | None = None
         self._response: StreamedResponse
         self._decoder: Decoder
-        self._events: deque[Event] = deque()
+        self._events: deque[Item] = deque()
         self._failure: APIError | None = None
         self._ended = False
 
@@ -121,11 +137,11 @@ class EventStream:
             await self.aclose()
             raise
 
-    def take(self) -> Event | None:
+    def take(self) -> Item | None:
         """Return the next event if it is here already; never waits."""
         return self._events.popleft() if self._events else None
 
-    async def next(self) -> Event | None:
+    async def next(self) -> Item | None:
         """Return the next event; None after the last one.
 
         Raises:
@@ -160,23 +176,37 @@ class EventStream:
         for frame in self._decoder.feed(piece):
             if frame.end:
                 failure = decode_end(frame.data)
-                self._failure = None if failure is None else self._failed(failure)
+                self._failure = None if failure is None else error_of(self._rpc, failure)
                 self._ended = True
                 break
-            event = decode_event(frame.data)
-            if event is not None and not isinstance(event, KeepAlive):
-                self._events.append(event)
-
-    def _failed(self, failure: Failure) -> APIError:
-        kind = error_class_for_status(failure.code.status)
-        return kind(
-            f"{self._rpc.value} failed ({failure.code.value}): {failure.message}",
-            status=failure.code.status,
-            code=failure.code.value,
-            detail=list(failure.details) or failure.message,
-            method="POST",
-            retryable=failure.code in _RETRYABLE,
-        )
+            self._events.extend(self._decode(frame.data))
 
     def _protocol_error(self, what: str) -> ProtocolError:
         return ProtocolError(f"{self._rpc.value}: {what}", status=200, method="POST")
+
+
+class EventStream(AnswerStream[Event]):
+    """The answer to ``Start`` or ``Connect``, event by event; signs of life are left out."""
+
+    def __init__(
+        self, link: Link, rpc: Rpc, message: bytes, seconds: float | None, *, repeatable: bool
+    ) -> None:
+        super().__init__(link, rpc, message, _events, seconds, repeatable=repeatable)
+
+
+def _events(data: bytes) -> tuple[Event, ...]:
+    event = decode_event(data)
+    return () if event is None or isinstance(event, KeepAlive) else (event,)
+
+
+def error_of(rpc: Rpc, failure: Failure) -> APIError:
+    """Make the error for what the service says went wrong."""
+    kind = error_class_for_status(failure.code.status)
+    return kind(
+        f"{rpc.value} failed ({failure.code.value}): {failure.message}",
+        status=failure.code.status,
+        code=failure.code.value,
+        detail=list(failure.details) or failure.message,
+        method="POST",
+        retryable=failure.code in _RETRYABLE,
+    )

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 
 from prime_async.sandboxes.command_stream import AsyncCommandStream
-from prime_async.sandboxes.commands import CommandOptions
+from prime_async.sandboxes.commands import Command, CommandOptions
 from prime_async.sandboxes.gateway import Gateway
 from prime_async.sandboxes.models import CommandResponse
 from prime_async.sandboxes.output import OutputLine
@@ -33,6 +33,10 @@ async def execute(
     gateway: Gateway, sandbox_id: str, options: CommandOptions, output: OnOutput | None
 ) -> CommandResponse:
     """Run a command to its end, handing its lines on where asked to."""
+    if output is None and not gateway.known_container(sandbox_id):
+        command = Command(gateway, sandbox_id, options)
+        if await command.run_grouped():
+            return command.result()
     async with open_stream(gateway, sandbox_id, options) as stream:
         if output is None:
             async with aclosing(stream.outputs()) as outputs:

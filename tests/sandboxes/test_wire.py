@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prime_sandboxes._proto.command_session import command_session_pb2 as official
 
+from prime_async.connect import Code, Failure
 from prime_async.errors import ProtocolError
 from prime_async.sandboxes.wire import (
     CloseStdinRequest,
@@ -22,17 +23,22 @@ from prime_async.sandboxes.wire import (
     Event,
     KeepAlive,
     ListResponse,
+    NumberedEvent,
     Output,
     SendInputRequest,
     SendSignalRequest,
     Session,
     SessionInfo,
     Started,
+    StartManyRequest,
     StartRequest,
     TerminalSize,
+    TimedStart,
     UpdateRequest,
     decode_event,
+    decode_events,
     encode_event,
+    encode_events,
 )
 from prime_async.sandboxes.wire.schema import FIELDS, message_class
 
@@ -135,6 +141,12 @@ def test_unknown_events_are_none() -> None:
     assert decode_event(b"\x0a\x02\x32\x00") is None
 
 
+ADDED = {
+    *("CloseStdinRequest", "TimedStart", "StartManyRequest"),
+    *("StartManyResponse", "NumberedEvent", "Failure"),
+}
+"""Messages that the official service does not have."""
+
 OURS = {
     "Size": "PTY.Size",
     "StartEvent": "CommandSessionEvent.StartEvent",
@@ -153,7 +165,7 @@ def _official(path: str) -> Any:
     return descriptor
 
 
-@pytest.mark.parametrize("name", sorted(set(FIELDS) - {"CloseStdinRequest"}))
+@pytest.mark.parametrize("name", sorted(set(FIELDS) - ADDED))
 def test_every_field_has_the_official_number_type_and_presence(name: str) -> None:
     """Number, type, repetition, oneof and presence of each field are the official ones."""
 
@@ -183,3 +195,19 @@ def test_the_messages_live_beside_the_official_ones_and_load_late() -> None:
         "o.ConnectRequest.FromString(w.ConnectRequest(w.Session('a')).encode())"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@given(st.lists(st.tuples(UINT, EVENTS | st.builds(Failure, st.sampled_from(Code), TEXT))))
+def test_events_of_many_commands_come_back_as_they_were(events: list[NumberedEvent]) -> None:
+    """Numbers, events and failures; each event is the official message."""
+    data = encode_events(events)
+    assert decode_events(data) == events
+    for made in message_class("StartManyResponse").FromString(data).events:  # type: ignore[attr-defined]  # built when it runs
+        _through_official("CommandSessionEvent", made.event.SerializeToString())
+
+
+@given(st.lists(st.builds(TimedStart, STARTS, st.none() | UINT), max_size=4).map(tuple))
+def test_many_starts_come_back_as_they_were(commands: tuple[TimedStart, ...]) -> None:
+    """Each with its own limit, or none."""
+    request = StartManyRequest(commands)
+    assert StartManyRequest.decode(request.encode()) == request

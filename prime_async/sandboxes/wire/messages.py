@@ -6,10 +6,11 @@ the message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from prime_async.connect import Failure
 from prime_async.errors import ProtocolError
 from prime_async.sandboxes.wire.schema import message_class
 
@@ -24,18 +25,23 @@ __all__ = [
     "Event",
     "KeepAlive",
     "ListResponse",
+    "NumberedEvent",
     "Output",
     "SendInputRequest",
     "SendSignalRequest",
     "Session",
     "SessionInfo",
+    "StartManyRequest",
     "StartRequest",
     "Started",
     "StreamName",
     "TerminalSize",
+    "TimedStart",
     "UpdateRequest",
     "decode_event",
+    "decode_events",
     "encode_event",
+    "encode_events",
 ]
 
 StreamName = Literal["stdout", "stderr", "pty"]
@@ -130,6 +136,40 @@ class StartRequest(_Encodable):
             _read_size(message),
             message.stdin if message.HasField("stdin") else None,
             _presence(message, "session_uuid"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TimedStart:
+    """One of several commands, and the milliseconds it may take; None for no limit."""
+
+    start: StartRequest
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartManyRequest(_Encodable):
+    """Start several commands, each with a session id of its own; they are numbered from 0."""
+
+    commands: tuple[TimedStart, ...]
+
+    def _fill(self, message: Any) -> None:
+        for command in self.commands:
+            made = message.commands.add()
+            command.start._fill(made.start)
+            if command.timeout_ms is not None:
+                made.timeout_ms = command.timeout_ms
+
+    @classmethod
+    def _read(cls, message: Any) -> Self:
+        return cls(
+            tuple(
+                TimedStart(
+                    StartRequest._read(made.start),
+                    made.timeout_ms if made.HasField("timeout_ms") else None,
+                )
+                for made in message.commands
+            )
         )
 
 
@@ -300,25 +340,27 @@ class KeepAlive:
 Event = Started | Output | Ended | KeepAlive
 
 
+NumberedEvent = tuple[int, Event | Failure]
+"""What happened to one of several commands; a failure is the last that is told of it."""
+
+
 def encode_event(event: Event, answer_to: Literal["Start", "Connect"] = "Start") -> bytes:
     """Write an event as the answer of ``Start`` or ``Connect``, which look the same."""
     message: Any = message_class(f"{answer_to}Response")()
-    made = message.event
-    match event:
-        case Started():
-            made.start.SetInParent()
-            made.start.pid = event.pid
-        case Output():
-            setattr(made.data, event.stream, event.data)
-        case Ended():
-            made.end.SetInParent()
-            made.end.exit_code = event.exit_code
-            made.end.exited = event.exited
-            made.end.status = event.status
-            if event.error is not None:
-                made.end.error = event.error
-        case KeepAlive():
-            made.keepalive.SetInParent()
+    _fill_event(message.event, event)
+    encoded: bytes = message.SerializeToString()
+    return encoded
+
+
+def encode_events(events: Iterable[NumberedEvent]) -> bytes:
+    """Write events as one answer of ``StartMany``."""
+    message: Any = message_class("StartManyResponse")()
+    for number, event in events:
+        made = message.events.add(number=number)
+        if isinstance(event, Failure):
+            made.failure.code, made.failure.message = event.code.value, event.message
+        else:
+            _fill_event(made.event, event)
     encoded: bytes = message.SerializeToString()
     return encoded
 
@@ -329,7 +371,44 @@ def decode_event(data: bytes) -> Event | None:
     Raises:
         ProtocolError: the bytes are no event.
     """
-    event: Any = _parsed("StartResponse", data).event
+    return _read_event(_parsed("StartResponse", data).event)
+
+
+def decode_events(data: bytes) -> list[NumberedEvent]:
+    """Read an answer of a ``StartMany`` stream.
+
+    Raises:
+        ProtocolError: the bytes are no such answer.
+    """
+    found: list[NumberedEvent] = []
+    for made in _parsed("StartManyResponse", data).events:
+        if made.HasField("failure"):
+            failure = {"code": made.failure.code, "message": made.failure.message}
+            found.append((made.number, Failure.from_object(failure)))
+        elif (event := _read_event(made.event)) is not None:
+            found.append((made.number, event))
+    return found
+
+
+def _fill_event(made: Any, event: Event) -> None:
+    match event:
+        case Output():
+            setattr(made.data, event.stream, event.data)
+        case Started():
+            made.start.SetInParent()
+            made.start.pid = event.pid
+        case Ended():
+            made.end.SetInParent()
+            made.end.exit_code = event.exit_code
+            made.end.exited = event.exited
+            made.end.status = event.status
+            if event.error is not None:
+                made.end.error = event.error
+        case KeepAlive():
+            made.keepalive.SetInParent()
+
+
+def _read_event(event: Any) -> Event | None:
     match event.WhichOneof("event"):
         case "start":
             return Started(event.start.pid)

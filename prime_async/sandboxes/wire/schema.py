@@ -101,6 +101,18 @@ FIELDS: Mapping[str, tuple[Field, ...]] = {
     ),
     "ListResponse": (Field(1, "sessions", "CommandSessionInfo", "repeated"),),
     "CloseStdinRequest": (_SESSION,),
+    "TimedStart": (
+        Field(1, "start", "StartRequest"),
+        Field(2, "timeout_ms", "uint32", "optional"),
+    ),
+    "StartManyRequest": (Field(1, "commands", "TimedStart", "repeated"),),
+    "Failure": (Field(1, "code", "string"), Field(2, "message", "string")),
+    "NumberedEvent": (
+        Field(1, "number", "uint32"),
+        Field(2, "event", "CommandSessionEvent"),
+        Field(3, "failure", "Failure", "optional"),
+    ),
+    "StartManyResponse": (Field(1, "events", "NumberedEvent", "repeated"),),
 }
 
 _SIGNALS = {"SIGNAL_UNSPECIFIED": 0, "SIGNAL_SIGKILL": 9, "SIGNAL_SIGTERM": 15}

@@ -12,8 +12,9 @@ SERVICE = "command_session.CommandSession"
 class Rpc(enum.StrEnum):
     """The calls of the service.
 
-    ``CloseStdin`` is ours: the official service has no way to say that no more input comes. A
-    gateway that does not know it answers ``unimplemented``.
+    Two are ours; a gateway that does not know them answers ``unimplemented``. ``CloseStdin`` says
+    that no more input comes. ``StartMany`` starts several commands and streams their events, each
+    with the number of its command.
     """
 
     START = "Start"
@@ -23,6 +24,7 @@ class Rpc(enum.StrEnum):
     SEND_INPUT = "SendInput"
     SEND_SIGNAL = "SendSignal"
     CLOSE_STDIN = "CloseStdin"
+    START_MANY = "StartMany"
 
 
 def rpc_path(rpc: Rpc) -> str:

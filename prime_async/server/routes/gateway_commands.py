@@ -29,6 +29,7 @@ from prime_async.sandboxes.wire import (
     Rpc,
     SendInputRequest,
     SendSignalRequest,
+    StartManyRequest,
     StartRequest,
     UpdateRequest,
 )
@@ -40,6 +41,7 @@ from prime_async.server.runtimes.protocol import ExecSpec, TerminalSize
 from prime_async.server.sandboxes.collecting import run_to_end
 from prime_async.server.sandboxes.fleet import Live
 from prime_async.server.sandboxes.gateway import guarded
+from prime_async.server.sandboxes.groups import follow_many
 from prime_async.server.sandboxes.refusals import GatewayError, refusal
 from prime_async.server.sandboxes.streams import follow
 
@@ -47,6 +49,7 @@ __all__ = ["ENDPOINTS"]
 
 _LONGEST_ID = 128
 _LAST_SIGNAL = 64
+_MOST_COMMANDS = 256
 
 Message = TypeVar("Message")
 
@@ -81,6 +84,19 @@ async def start(call: Call, live: Live) -> Reply:
         if session.uuid is None:
             with anyio.CancelScope(shield=True):
                 await live.sessions.discard(session)
+
+
+async def start_many(call: Call, live: Live) -> Reply:
+    """Start several commands, each with a session id, and stream the events of all."""
+    _only_in_machines(live)
+    request = await _streamed(call, StartManyRequest.decode)
+    if not 1 <= len(request.commands) <= _MOST_COMMANDS:
+        raise refusal(Code.INVALID_ARGUMENT, f"1 to {_MOST_COMMANDS} commands can be started")
+    for command in request.commands:
+        _check_id("session_uuid", command.start.session_uuid or "")
+    call.platform.metrics.commands.labels("start").inc(len(request.commands))
+    keep_alive = call.platform.config.limits.keep_alive_seconds
+    return await follow_many(call.request, live, request.commands, keep_alive=keep_alive)
 
 
 async def connect(call: Call, live: Live) -> Reply:
@@ -255,6 +271,7 @@ def _rpc(rpc: Rpc, inside: Callable[[Call, Live], Awaitable[Reply]], summary: st
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     _rpc(Rpc.START, start, "Connect: start a command and follow it"),
+    _rpc(Rpc.START_MANY, start_many, "Connect: start several commands and follow them (ours)"),
     _rpc(Rpc.CONNECT, connect, "Connect: follow a command again"),
     _rpc(Rpc.SEND_INPUT, send_input, "Connect: write to a command's input"),
     _rpc(Rpc.CLOSE_STDIN, close_stdin, "Connect: end a command's input (ours)"),

@@ -117,6 +117,7 @@ class Command:
         self._ask = ask
         self._exit: CommandExit | None = None
         self._over = asyncio.Event()
+        self._calls: list[Callable[[], None]] = []
 
     def take_pipes(self, ours: list[int]) -> None:
         """Use these descriptors: standard input, output, error."""
@@ -148,6 +149,13 @@ class Command:
         if self._exit is None:
             raise CommandLostError("the command's end cannot be told: what started it was killed")
         return self._exit
+
+    def on_end(self, call: Callable[[], None]) -> None:
+        """Have something called soon after its end."""
+        if self._over.is_set():
+            asyncio.get_running_loop().call_soon(call)
+        else:
+            self._calls.append(call)
 
     async def write_stdin(self, data: bytes) -> None:
         """Write to its standard input."""
@@ -207,6 +215,9 @@ class Command:
 
     def _settle(self) -> None:
         self._over.set()
+        for call in self._calls:
+            asyncio.get_running_loop().call_soon(call)
+        self._calls.clear()
         self._stdin.close()
         self._close_terminal()
         self.stdout.command_ended()

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import anyio
-
 from prime_async.server.runtimes.errors import SandboxRuntimeError
 from prime_async.server.runtimes.spawner.messages import Message, receive, send
 
@@ -109,12 +107,11 @@ class Conversation:
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting[number] = future
         self.post({**request, "id": number}, tuple(descriptors))
+        late = self._loop.call_later(seconds, self._give_up, number, seconds)
         try:
-            with anyio.fail_after(seconds):
-                return await future
-        except TimeoutError as error:
-            self.post({"id": number, "op": "abort", "of": number})
-            raise SpawnerError(110, "spawner", f"no answer in {seconds:g} s") from error
+            return await future
+        finally:
+            late.cancel()
 
     def post(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
         """Send something that is not answered."""
@@ -139,6 +136,12 @@ class Conversation:
             if not future.done():
                 future.set_exception(SpawnerError(32, "spawner", "it ended before it answered"))
         self._on_lost()
+
+    def _give_up(self, number: int, seconds: float) -> None:
+        future = self._waiting[number]
+        if not future.done():
+            future.set_exception(SpawnerError(110, "spawner", f"no answer in {seconds:g} s"))
+            self.post({"id": number, "op": "abort", "of": number})
 
     def _sent(self, message: Message, descriptors: tuple[int, ...]) -> bool:
         """Send without waiting; False when the other side has to read first."""

@@ -6,7 +6,7 @@ SandboxRuntimeError (PrimeError)           .code
 ├── SandboxStartError                 the sandbox could not be made; nothing of it is left
 ├── SandboxEndedError                 .reason: it is not running any more
 ├── CommandRefusedError (ValueError)  .field: refused before anything was started
-├── CommandLostError                  the spawner ended while the command ran
+├── CommandLostError                  what started the command was killed while it ran
 ├── StdinClosedError                  the command does not read its input any more
 └── SandboxFileError                  .path .code: one call on a file of the sandbox
 """
@@ -115,7 +115,7 @@ class CommandRefusedError(SandboxRuntimeError, ValueError):
 
 
 class CommandLostError(SandboxRuntimeError):
-    """The spawner ended while the command ran: its exit code will never be known."""
+    """What started the command was killed while it ran: its exit code will never be known."""
 
     code = "command_lost"
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import signal as _signal
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -275,8 +275,12 @@ class RunningCommand(Protocol):
         """Wait for its end; descendants that go on do not hold it back. Reads no output.
 
         Raises:
-            CommandLostError: the spawner ended, so nobody can tell.
+            CommandLostError: what started it was killed, so nobody can tell.
         """
+        ...
+
+    def on_end(self, call: Callable[[], None]) -> None:
+        """Have something called soon after its end, or after nobody can tell it any more."""
         ...
 
     async def write_stdin(self, data: bytes) -> None:

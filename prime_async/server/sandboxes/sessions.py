@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections import OrderedDict
+import time
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import anyio
 from prime_async.connect import Code
 from prime_async.sandboxes.wire import Ended, SessionInfo, StartRequest
 from prime_async.sandboxes.wire import Session as Selector
-from prime_async.server.runtimes.errors import CommandLostError, StdinClosedError
+from prime_async.server.runtimes.errors import StdinClosedError
 from prime_async.server.runtimes.protocol import (
     CommandExit,
     ExecSpec,
@@ -60,6 +61,7 @@ class Session:
         end: how it ended, None while it runs.
         late: it was killed because its time was over; killed: because somebody asked for it.
         finished: set once ``end`` is known.
+        limit: ends it when its time is over.
     """
 
     def __init__(self, request: StartRequest, command: RunningCommand) -> None:
@@ -69,6 +71,7 @@ class Session:
         self.late = False
         self.killed = False
         self.finished = anyio.Event()
+        self.limit: asyncio.TimerHandle | None = None
         self._attached: _Attachment | None = None
         self._done: OrderedDict[str, asyncio.Future[None]] = OrderedDict()
 
@@ -164,6 +167,9 @@ class Session:
         return SessionInfo(self.request.command, self.command.pid, self.uuid)
 
 
+_Work = Callable[[Session], Awaitable[None]]
+
+
 class Sessions:
     """All commands of a sandbox.
 
@@ -180,6 +186,9 @@ class Sessions:
         self._open: set[Session] = set()
         self._named: OrderedDict[str, Session] = OrderedDict()
         self._starting: dict[str, anyio.Event] = {}
+        self._kept: deque[tuple[float, Session]] = deque()
+        self._errands: asyncio.Queue[tuple[_Work, Session] | None] = asyncio.Queue()
+        self._served = False
 
     @property
     def count(self) -> int:
@@ -220,14 +229,16 @@ class Sessions:
             raise refusal(
                 Code.RESOURCE_EXHAUSTED, f"{self._limit} commands run in this sandbox already"
             )
+        if not self._served:
+            self._tasks.start(self._run_errands)
+            self._served = True
         command = await self._running.exec(exec_spec(request))
         session = Session(request, command)
         self._open.add(session)
-        try:
-            self._tasks.start(self._follow, session, seconds)
-        except BaseException:
-            await session.kill()
-            raise
+        command.on_end(lambda: self._ended(session))
+        if seconds is not None:
+            loop = asyncio.get_running_loop()
+            session.limit = loop.call_later(seconds, self._in_background, self._expire, session)
         return session
 
     def find(self, selector: Selector) -> Session:
@@ -253,6 +264,8 @@ class Sessions:
     async def discard(self, session: Session) -> None:
         """Forget a command that nobody can ask for any more; it is killed if it runs."""
         self._open.discard(session)
+        if session.limit is not None:
+            session.limit.cancel()
         await session.kill()
 
     def cut(self) -> None:
@@ -265,41 +278,61 @@ class Sessions:
         for session in list(self._open):
             await self.discard(session)
         self._named.clear()
+        self._kept.clear()
+        self._errands.put_nowait(None)
 
     def _running_now(self) -> Iterator[Session]:
         return (session for session in self._open if session.end is None)
 
-    async def _follow(self, session: Session, seconds: float | None) -> None:
-        """Wait for a command's end, at the latest for the end of its time."""
-        exit_: CommandExit | None = None
-        error: str | None = None
-        try:
-            with anyio.move_on_after(seconds) as limit:
-                exit_ = await session.command.wait()
-            if limit.cancelled_caught:
-                session.late = True
-                await session.command.signal(signal.SIGKILL)
-                with anyio.move_on_after(KILLED_SECONDS):
-                    exit_ = await session.command.wait()
-        except CommandLostError as lost:
-            error = lost.message
+    async def _run_errands(self) -> None:
+        """Start what the ends of commands, which are told outside of any task, give to do."""
+        while (errand := await self._errands.get()) is not None:
+            work, session = errand
+            self._tasks.start(work, session)
+
+    def _in_background(self, work: _Work, session: Session) -> None:
+        self._errands.put_nowait((work, session))
+
+    async def _expire(self, session: Session) -> None:
+        """Its time is over."""
+        session.late = True
+        await session.command.signal(signal.SIGKILL)
+        with anyio.move_on_after(KILLED_SECONDS) as patience:
+            await session.finished.wait()
+        if patience.cancelled_caught:
+            self._settle(session)
+
+    def _ended(self, session: Session) -> None:
+        exit_ = session.command.exit
         unasked = not (session.late or session.killed)
         if exit_ is None or (exit_.signal == signal.SIGKILL and unasked):
-            # A sandbox that ends kills its commands first: its end is the better answer.
-            with anyio.move_on_after(DOOM_SECONDS):
-                await self._running.ended()
-        session.end = ended_event(exit_, error)
+            self._in_background(self._explain, session)
+        else:
+            self._settle(session)
+
+    async def _explain(self, session: Session) -> None:
+        """A sandbox that ends kills its commands first: its end is the better answer."""
+        with anyio.move_on_after(DOOM_SECONDS):
+            await self._running.ended()
+        self._settle(session)
+
+    def _settle(self, session: Session) -> None:
+        """Say how it ended; keep that for a while if its starter may ask again."""
+        if session.limit is not None:
+            session.limit.cancel()
+        if session.end is not None:
+            return
+        session.end = ended_event(session.command.exit)
         session.finished.set()
         if session.uuid is not None:
-            await self._retain(session)
+            self._kept.append((time.monotonic() + RETAINED_SECONDS, session))
+            self._let_go()
 
-    async def _retain(self, session: Session) -> None:
-        """Keep the end for a while; the oldest ends go first when there are many."""
-        done = [one for one in self._named.values() if one.end is not None]
-        for old in done[: max(0, len(done) - _RETAINED)]:
-            await self._drop(old)
-        await anyio.sleep(RETAINED_SECONDS)
-        await self._drop(session)
+    def _let_go(self) -> None:
+        """Forget ends that were kept long enough; the oldest go first when there are many."""
+        now = time.monotonic()
+        while self._kept and (len(self._kept) > _RETAINED or self._kept[0][0] <= now):
+            self._in_background(self._drop, self._kept.popleft()[1])
 
     async def _drop(self, session: Session) -> None:
         if session.uuid is not None and self._named.get(session.uuid) is session:
@@ -321,10 +354,10 @@ def exec_spec(request: StartRequest) -> ExecSpec:
     )
 
 
-def ended_event(exit_: CommandExit | None, error: str | None) -> Ended:
-    """The last event of a command."""
+def ended_event(exit_: CommandExit | None) -> Ended:
+    """The last event of a command; None is one of which nobody can tell."""
     if exit_ is None:
-        return Ended(-1, exited=False, status="lost", error=error or "it could not be ended")
+        return Ended(-1, exited=False, status="lost", error="nobody can tell how it ended")
     if exit_.signal is None:
         return Ended(exit_.code, status=f"exit status {exit_.code}")
     return Ended(exit_.code, exited=False, status=f"signal: {_signal_name(exit_.signal)}")

@@ -19,9 +19,9 @@ from prime_async.sandboxes.wire import (
 from prime_async.server.runtimes.protocol import OutputStream, RunningSandbox
 from prime_async.server.sandboxes.sessions import Session
 
-__all__ = ["EventWriter", "follow"]
+__all__ = ["READ_BYTES", "EventWriter", "failure_of", "follow"]
 
-_READ_BYTES = 256 * 1024
+READ_BYTES = 256 * 1024
 
 
 class EventWriter:
@@ -85,7 +85,7 @@ async def follow(
                 await _pump_all(writer, session, keep_alive)
             except* ConnectionError as errors:
                 raise ConnectionResetError("the client went away") from errors
-        failure = _failure(session, running, late=limit.cancelled_caught, cut=attachment.replaced)
+        failure = failure_of(session, running, late=limit.cancelled_caught, cut=attachment.replaced)
         if failure is None and session.end is not None:
             await writer.send(session.end)
         await writer.end(failure)
@@ -104,11 +104,19 @@ async def _pump_all(writer: EventWriter, session: Session, keep_alive: float) ->
 
 
 async def _pump(writer: EventWriter, name: StreamName, stream: OutputStream) -> None:
-    while data := await stream.read(_READ_BYTES):
+    while data := await stream.read(READ_BYTES):
         await writer.send(Output(name, data))
 
 
-def _failure(session: Session, running: RunningSandbox, *, late: bool, cut: bool) -> Failure | None:
+def failure_of(
+    session: Session, running: RunningSandbox, *, late: bool = False, cut: bool = False
+) -> Failure | None:
+    """Say why a stream ends in another way than with the end of its command; None if it does not.
+
+    Args:
+        late: the time of the stream is over.
+        cut: another client follows the session now.
+    """
     ended = running.end
     killed = session.end is None or not session.end.exited
     if ended is not None and killed and not session.late:

@@ -14,7 +14,7 @@ import signal
 import socket
 import termios
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -139,6 +139,9 @@ class DoubleCommand:
         await asyncio.shield(self._waiter)
         assert self._exit is not None
         return self._exit
+
+    def on_end(self, call: Callable[[], None]) -> None:
+        self._waiter.add_done_callback(lambda _: call())
 
     async def write_stdin(self, data: bytes) -> None:
         if self._terminal is not None:
