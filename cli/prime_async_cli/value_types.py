@@ -11,7 +11,7 @@ from typing import Any
 
 from asyncclick import Context, FloatRange, Parameter, ParamType
 
-__all__ = ["Amount", "FilePath", "JsonObject", "Seconds", "Variable"]
+__all__ = ["Amount", "FilePath", "JsonObject", "Mount", "Seconds", "Variable"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -123,6 +123,23 @@ class Variable(ParamType[tuple[str, str]]):
         if "\0" in content or not _is_text(content):
             self.fail(f"the value of {name} is not text", param, ctx)
         return name, content
+
+
+class Mount(ParamType[tuple[str, str, bool]]):
+    """``NAME:/PATH`` for a volume, with ``:ro`` behind it to read only."""
+
+    name = "volume"
+
+    def convert(
+        self, value: Any, param: Parameter | None, ctx: Context | None
+    ) -> tuple[str, str, bool]:
+        if isinstance(value, tuple):
+            return value
+        name, _, rest = str(value).partition(":")
+        path, _, mode = rest.partition(":")
+        if not name or not path.startswith("/") or mode not in ("", "ro", "rw"):
+            self.fail(f"{value!r} is not NAME:/PATH or NAME:/PATH:ro", param, ctx)
+        return name, path, mode == "ro"
 
 
 def _is_text(value: str) -> bool:

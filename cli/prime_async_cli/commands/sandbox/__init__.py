@@ -7,6 +7,7 @@ __all__ = ["group"]
 _RUN = "Run"
 _FILES = "Files"
 _MANAGE = "Manage"
+_AROUND = "Around them"
 
 group = Group(
     "sandbox",
@@ -26,6 +27,14 @@ group = Group(
         "get": Entry("sandbox.read:get", "Show one sandbox.", _MANAGE),
         "logs": Entry("sandbox.read:logs", "Show what its start command writes.", _MANAGE),
         "delete": Entry("sandbox.delete:delete", "Delete sandboxes.", _MANAGE),
+        "checkpoint": Entry(
+            "sandbox.checkpoint:group",
+            "Keep the files of a sandbox, and make others from them.",
+            _AROUND,
+        ),
+        "volumes": Entry("sandbox.volumes:group", "Share folders between sandboxes.", _AROUND),
+        "expose": Entry("sandbox.expose:group", "Reach a port of a sandbox from outside.", _AROUND),
+        "network": Entry("sandbox.network:group", "See and say what a sandbox may reach.", _AROUND),
     },
     help="Run commands in sandboxes, move files.",
 )

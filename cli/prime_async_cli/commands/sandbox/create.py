@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncclick
 
 from prime_async_cli.command import command
 from prime_async_cli.commands.sandbox.rows import masked, sandbox_fields
 from prime_async_cli.commands.sandbox.wishes import make_options, make_request
-from prime_async_cli.options import argument, output_option
+from prime_async_cli.options import Identifier, argument, output_option
 from prime_async_cli.session import Session, pass_session
 
-__all__ = ["DEFAULT_IMAGE", "create"]
+if TYPE_CHECKING:
+    from prime_async.sandboxes import CreateSandboxRequest
+
+__all__ = ["DEFAULT_IMAGE", "create", "show_new"]
 
 DEFAULT_IMAGE = "python:3.11-slim"
 
@@ -26,7 +29,6 @@ DEFAULT_IMAGE = "python:3.11-slim"
 )
 @argument(
     "image",
-    default=DEFAULT_IMAGE,
     required=False,
     metavar="[IMAGE]",
     help=f"What it is made from; {DEFAULT_IMAGE} by default.",
@@ -39,18 +41,34 @@ DEFAULT_IMAGE = "python:3.11-slim"
     help="What it runs from its start: a program and its arguments.",
 )
 @make_options
+@asyncclick.option(
+    "--checkpoint", type=Identifier(), metavar="ID", help="Made from it in place of an image."
+)
 @asyncclick.option("--wait", is_flag=True, help="Come back when it can be used.")
 @output_option
 @pass_session
 async def create(
-    session: Session, /, image: str, words: tuple[str, ...], wait: bool, **wishes: Any
+    session: Session,
+    /,
+    image: str | None,
+    words: tuple[str, ...],
+    checkpoint: str | None,
+    wait: bool,
+    **wishes: Any,
 ) -> None:
     """Create a sandbox.
 
     It lives until it is deleted or its time is over. JSON: the object as the platform sends it,
     the values of its environment hidden.
     """
-    request = make_request(session, image, command=words, **wishes)
+    if checkpoint is None and image is None:
+        image = DEFAULT_IMAGE
+    request = make_request(session, image, checkpoint=checkpoint, command=words, **wishes)
+    await show_new(session, request, wait=wait)
+
+
+async def show_new(session: Session, request: CreateSandboxRequest, *, wait: bool) -> None:
+    """Create a sandbox, wait for it if asked to, and show it."""
     async with session.sandboxes() as client:
         sandbox = await client.create(request)
         if wait:

@@ -7,7 +7,17 @@ from typing import Any
 
 from prime_async_cli.tables import Column
 
-__all__ = ["FILES", "SANDBOXES", "file_row", "masked", "sandbox_fields"]
+__all__ = [
+    "CHECKPOINTS",
+    "EXPOSURES",
+    "FILES",
+    "SANDBOXES",
+    "VOLUMES",
+    "file_row",
+    "masked",
+    "sandbox_fields",
+    "set_fields",
+]
 
 _HIDDEN = "***"
 _MASKED = ("environmentVars", "environment_vars", "secrets")
@@ -43,6 +53,29 @@ FILES = (
     Column("PATH", "shown", whole=True),
 )
 
+CHECKPOINTS = (
+    Column("ID", "id", whole=True),
+    Column("STATE", "state"),
+    Column("DEPTH", "depth", drop=2, right=True),
+    Column("BYTES", "occupied_bytes", drop=1, right=True),
+    Column("CREATED", "created_at", drop=3),
+)
+
+VOLUMES = (
+    Column("NAME", "name", whole=True),
+    Column("HEAD", "head_checkpoint_id", drop=2),
+    Column("BYTES", "occupied_bytes", drop=1, right=True),
+    Column("CREATED", "created_at", drop=3),
+)
+
+EXPOSURES = (
+    Column("ID", "exposure_id", whole=True),
+    Column("SANDBOX", "sandbox_id", whole=True),
+    Column("PORT", "port", right=True),
+    Column("NAME", "name", drop=2),
+    Column("ADDRESS", lambda row: row.get("external_endpoint") or row.get("url"), drop=1),
+)
+
 _FIRST = ("id", "name", "status", "errorType", "errorMessage", "dockerImage", "notes")
 
 
@@ -59,7 +92,12 @@ def masked(sandbox: Any) -> dict[str, Any]:
 def sandbox_fields(row: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return every field that is set, the ones people look for first."""
     names = [*_FIRST, *(name for name in row if name not in _FIRST)]
-    return [(name, row[name]) for name in names if row.get(name) not in (None, [], {})]
+    return set_fields({name: row.get(name) for name in names})
+
+
+def set_fields(row: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return every field that is set."""
+    return [(name, value) for name, value in row.items() if value not in (None, [], {})]
 
 
 def file_row(entry: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import asyncclick
 
 from prime_async_cli.session import Session
-from prime_async_cli.value_types import Amount, Variable
+from prime_async_cli.value_types import Amount, Mount, Variable
 
 if TYPE_CHECKING:
     from prime_async.sandboxes import CreateSandboxRequest
@@ -18,7 +18,7 @@ __all__ = ["make_options", "make_request", "variables"]
 _SIZES = (
     ("--cpu-cores", "Processor cores.", 1.0),
     ("--memory-gb", "Memory in GB.", 1.0),
-    ("--disk-size-gb", "Disk in GB.", 5.0),
+    ("--disk-size-gb", "Disk in GB; 5 by default, or that of the checkpoint.", None),
 )
 _LISTS = (
     ("--label", "labels", "TEXT", "A word to find it by; may be given again."),
@@ -81,6 +81,14 @@ def make_options(function: Callable[..., Any]) -> Callable[..., Any]:
             option(flag, name, multiple=True, metavar=metavar, help=text)
             for flag, name, metavar, text in _LISTS
         ),
+        option(
+            "--volume",
+            "volumes",
+            type=Mount(),
+            multiple=True,
+            metavar="NAME:/PATH[:ro]",
+            help="A volume and where it appears in it, `:ro` to read only; may be given again.",
+        ),
         option("--region", metavar="TEXT", help="Where it runs."),
         option("--container", is_flag=True, help="A container in place of a virtual machine."),
     ]
@@ -91,12 +99,14 @@ def make_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def make_request(
     session: Session,
-    image: str,
+    image: str | None,
     *,
     name: str | None,
     environment: Sequence[tuple[str, str]],
     secrets: Sequence[tuple[str, str]],
+    volumes: Sequence[tuple[str, str, bool]],
     container: bool,
+    checkpoint: str | None = None,
     command: Sequence[str] = (),
     **rest: Any,
 ) -> CreateSandboxRequest:
@@ -104,26 +114,32 @@ def make_request(
 
     Args:
         session: keeps the secrets out of every message from now on.
-        image: what it is made from.
+        image: what it is made from, or None with a `checkpoint`.
         command: what it runs from its start.
         rest: options that have the names of the request's fields.
 
     Raises:
         UsageError: a rule is broken; names the option's field.
     """
-    from prime_async.sandboxes import CreateSandboxRequest, StartCommand
+    from prime_async.sandboxes import CreateSandboxRequest, StartCommand, VolumeMount
 
     session.secrets.update(value for _, value in (*environment, *secrets))
     for key in ("network_allowlist", "network_denylist"):
         rest[key] = list(rest[key]) or None
     start = StartCommand(executable=command[0], args=list(command[1:])) if command else None
     return CreateSandboxRequest(
-        name=_name_after(image) if name is None else name,
+        name=_name_after(image or "restored") if name is None else name,
         docker_image=image,
+        checkpoint_id=checkpoint,
         labels=list(rest.pop("labels")),
         environment_vars=variables(environment),
         secrets=variables(secrets),
         start_command=start,
+        volumes=[
+            VolumeMount(name=volume, mount_path=path, read_only=read_only)
+            for volume, path, read_only in volumes
+        ]
+        or None,
         vm=not container,
         **rest,
     )
