@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from aiohttp import BodyPartReader, web
-from anyio import to_thread
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from prime_async.sandboxes import models
@@ -21,6 +20,7 @@ from prime_async.server.runtimes.files import FileInfo
 from prime_async.server.sandboxes.fleet import Live
 from prime_async.server.sandboxes.gateway import guarded
 from prime_async.server.sandboxes.ranges import Span, etag_of, requested_span
+from prime_async.server.sandboxes.windows import require_length, window_pieces
 
 __all__ = ["ENDPOINTS"]
 
@@ -168,27 +168,20 @@ def _download_head(span: Span, etag: str, size: int) -> web.StreamResponse:
 async def read_file(call: Call, live: Live) -> Reply:
     """Read a window of a file as text."""
     query: WindowQuery = call.query
-    window = await live.running.files.read(
-        query.path,
-        offset=query.offset,
-        length=None if query.length is UNSET else query.length,
-        limit=call.platform.config.limits.read_file_bytes,
-    )
-    call.platform.metrics.downloaded.inc(len(window.data))
-
-    def encode() -> bytes:
-        return msgspec.json.encode(
-            {
-                "content": window.data.decode("utf-8", "replace"),
-                "size": len(window.data),
-                "total_size": window.total,
-                "offset": window.offset,
-                "truncated": window.truncated,
-            }
-        )
-
-    large = len(window.data) > _PIECE
-    return Answer(200, await to_thread.run_sync(encode) if large else encode())
+    length = None if query.length is UNSET else query.length
+    async with live.running.files.open(query.path, offset=query.offset, length=length) as file:
+        require_length(file, call.platform.config.limits.read_file_bytes)
+        call.platform.metrics.downloaded.inc(file.length)
+        pieces = window_pieces(file)
+        if file.length <= _PIECE:
+            return Answer(200, b"".join([piece async for piece in pieces]))
+        response = web.StreamResponse()
+        response.content_type, response.charset = "application/json", "utf-8"
+        await response.prepare(call.request)
+        async for piece in pieces:
+            await response.write(piece)
+        await response.write_eof()
+    return response
 
 
 async def list_files(call: Call, live: Live) -> Reply:
