@@ -136,6 +136,11 @@ class ProcessPlatform:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and not ended since."""
+        return self._process is not None
+
     def start(self) -> Self:
         """Start it and wait until it answers."""
         settings = {
