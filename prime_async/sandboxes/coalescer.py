@@ -101,13 +101,10 @@ class Waiter(Generic[K, V]):
             self._error = answer.error
         elif isinstance(answer, Exception):
             self._error = answer
-        elif isinstance(answer, _Again):
+        elif isinstance(answer, _Again) or not (self.until is None or self.until(answer)):
             return False
-        elif self.until is None or self.until(answer):
-            self._value = answer
         else:
-            self.last_error = None
-            return False
+            self._value = answer
         self.done = True
         self._told(self)
         return True
@@ -116,14 +113,27 @@ class Waiter(Generic[K, V]):
 class _Slot(Generic[K, V]):
     """What the waiters of one key share."""
 
-    __slots__ = ("due", "flight", "key", "looks", "waiters")
+    __slots__ = ("due", "flight", "key", "looks", "patient", "waiters")
 
     def __init__(self, key: K) -> None:
         self.key = key
         self.looks = 0
+        self.patient = 0  # waiters that want a pause of their own
         self.due: int | None = None
         self.waiters: dict[Waiter[K, V], None] = {}
         self.flight: _Flight | None = None
+
+    def drop(self, waiter: Waiter[K, V]) -> None:
+        """Forget a waiter."""
+        if self.waiters.pop(waiter, waiter) is None:
+            self.patient -= waiter.least > 0
+
+    @property
+    def wish(self) -> int:
+        """Beats between two looks that all waiters want at least."""
+        if self.patient < len(self.waiters):
+            return 0
+        return max(1, math.ceil(min(waiter.least for waiter in self.waiters) / _BEAT))
 
 
 class _Flight:
@@ -223,6 +233,7 @@ class Coalescer(Generic[K, V]):
         elif slot.flight is None and slot.looks and until is None:
             self._look_soon(slot)  # watched, and its next look may be far away
         slot.waiters[waiter] = None
+        slot.patient += waiter.least > 0
         self._background.run(self._name, self._drive)
         return waiter
 
@@ -231,7 +242,7 @@ class Coalescer(Generic[K, V]):
         slot = self._slots.get(waiter.key)
         if slot is None or waiter not in slot.waiters:
             return
-        del slot.waiters[waiter]
+        slot.drop(waiter)
         if slot.waiters:
             return
         if slot.flight is None:
@@ -323,25 +334,25 @@ class Coalescer(Generic[K, V]):
             except Exception as error:  # handed to everybody who waits for it
                 found = dict.fromkeys((slot.key for slot in slots), error)
         given_up = flight.scope.cancelled_caught
+        late = max(flight.beat, self._beat_at(anyio.current_time()))
         for slot in slots:
             slot.flight = None
             answer = AGAIN if given_up else found.get(slot.key)
-            self._tell(slot, answer, flight.beat)
+            if answer is not AGAIN:
+                self._tell(slot, answer)
+            if not slot.waiters:
+                self._drop(slot)
+            elif answer is AGAIN:
+                self._look_soon(slot)
+            else:
+                self._look_later(slot, flight.beat, late)
 
-    def _tell(self, slot: _Slot[K, V], answer: Answer[V] | None, beat: int) -> None:
+    def _tell(self, slot: _Slot[K, V], answer: Answer[V] | None) -> None:
         if answer is None:
             answer = LookupError(f"{slot.key} was left out of the answer")
-        if answer is not AGAIN:
-            slot.looks += 1
-        for waiter in list(slot.waiters):
-            if waiter.takes(answer):
-                slot.waiters.pop(waiter, None)  # told of it, it may have left by itself
-        if not slot.waiters:
-            self._drop(slot)
-        elif answer is AGAIN:
-            self._look_soon(slot)
-        else:
-            self._look_later(slot, beat)
+        slot.looks += 1
+        for waiter in [waiter for waiter in slot.waiters if waiter.takes(answer)]:
+            slot.drop(waiter)
 
     # When keys are due.
 
@@ -352,20 +363,22 @@ class Coalescer(Generic[K, V]):
         full = len(self._soon) >= BATCH
         self._wake(-math.inf if full else self._soon_at)
 
-    def _look_later(self, slot: _Slot[K, V], beat: int) -> None:
-        """Put a key on the beat after the one on which it was looked at."""
+    def _look_later(self, slot: _Slot[K, V], beat: int, late: int) -> None:
+        """Put a key on a beat after the one on which it was looked at, and after the one now."""
         pause = _PAUSES[min(slot.looks, len(_PAUSES)) - 1]
-        wish = math.ceil(min(waiter.least for waiter in slot.waiters) / _BEAT)
-        late = max(beat, self._beat_at(anyio.current_time()))
-        due = (beat // pause + 1) * pause if wish == 0 else beat + max(1, wish)
+        due = (beat // pause + 1) * pause
+        if slot.patient and (wish := slot.wish):
+            due = beat + wish
         if due <= late:
             due = (late // pause + 1) * pause
-        if due not in self._by_beat:
-            self._by_beat[due] = []
-            heapq.heappush(self._beats, due)
-            self._wake(self._moment_of(due))
-        self._by_beat[due].append(slot)
         slot.due = due
+        there = self._by_beat.get(due)
+        if there is not None:
+            there.append(slot)
+            return
+        self._by_beat[due] = [slot]
+        heapq.heappush(self._beats, due)
+        self._wake(self._moment_of(due))
 
     def _beat_at(self, moment: float) -> int:
         # A thousandth of a beat early: a clock that wakes a little too soon still counts.

@@ -29,6 +29,7 @@ from prime_async.sandboxes.background import Background
 from prime_async.sandboxes.grouping import Groups
 from prime_async.sandboxes.models import ENDED_STATUSES, ErrorContext, GatewayAccess, Sandbox
 from prime_async.sandboxes.tokenfile import TokenFile
+from prime_async.sandboxes.tokenrequests import AccessRequests
 from prime_async.sandboxes.tokens import TokenCache, account_of
 from prime_async.transport import Replay, Transport, path_segment
 
@@ -79,7 +80,7 @@ class Gateway:
     Args:
         api: the control plane.
         connections: how many are held at most per gateway.
-        background: owns the tasks that write the token file and read the events of groups.
+        background: owns the tasks that write the token file, ask for many and read for many.
 
     Attributes:
         tokens: the access to each sandbox.
@@ -92,7 +93,8 @@ class Gateway:
         self._transports: dict[str, Transport] = {}
         self._kinds: dict[str, bool] = {}
         self.groups = Groups(self, background)
-        self.tokens = TokenCache(self._authorize, self._account, background, TokenFile.of_user())
+        accesses = AccessRequests(api, self._authorize, background)
+        self.tokens = TokenCache(accesses.fetch, self._account, background, TokenFile.of_user())
 
     async def aclose(self) -> None:
         """Write the tokens that are not on disk yet and close the connections."""

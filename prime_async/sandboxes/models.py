@@ -15,6 +15,7 @@ from msgspec import field
 from prime_async.models import Record
 
 __all__ = [
+    "BatchAccessResponse",
     "BatchSandboxStatusResponse",
     "BulkDeleteSandboxResponse",
     "CommandResponse",
@@ -27,6 +28,7 @@ __all__ = [
     "ReadFileResponse",
     "Sandbox",
     "SandboxEgressPolicy",
+    "SandboxAccess",
     "SandboxListResponse",
     "SandboxStatus",
     "SandboxStatusLookupError",
@@ -169,6 +171,19 @@ class GatewayAccess(Record):
 
     def __repr__(self) -> str:
         return f"GatewayAccess(gateway_url={self.gateway_url!r}, expires_at={self.expires_at!r})"
+
+
+class SandboxAccess(GatewayAccess, kw_only=True):
+    """The access to one of several sandboxes."""
+
+    sandbox_id: str
+
+
+class BatchAccessResponse(Record):
+    """The access to many sandboxes: to those that there are, and an error for each other one."""
+
+    accesses: list[SandboxAccess] = field(default_factory=list)
+    errors: list[SandboxStatusLookupError] = field(default_factory=list)
 
 
 class FileUploadResponse(Record):

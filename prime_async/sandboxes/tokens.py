@@ -76,7 +76,7 @@ class TokenCache:
         self._flights: dict[str, _Flight] = {}
         self._changed: dict[str, dict[str, Any] | None] = {}
         self._loaded = file is None
-        self._loading = anyio.Lock()
+        self._loading: anyio.Event | None = None
 
     async def get(self, sandbox_id: str) -> GatewayAccess:
         """Return a token that is still good for a while, asking for a new one where needed."""
@@ -155,16 +155,27 @@ class TokenCache:
             await self.flush()
 
     async def _load(self) -> None:
-        async with self._loading:
-            if self._loaded or self._file is None:
-                return
-            stored = await anyio.to_thread.run_sync(self._file.read, self._account(), time.time())
-            for sandbox_id, wire in stored.items():
-                try:
-                    access = GatewayAccess.from_wire(wire)
-                except msgspec.ValidationError:
-                    continue  # from another version, or damaged: asked for anew
-                ends = expiry_of(access.expires_at)
-                if ends is not None and sandbox_id not in self._held:
-                    self._held[sandbox_id] = _Held(access, ends - EARLY)
-            self._loaded = True
+        """Read the file, once; all wait for that, and go on together."""
+        while not self._loaded:
+            if self._loading is not None:
+                await self._loading.wait()
+                continue
+            loading = self._loading = anyio.Event()
+            try:
+                await self._read_file()
+                self._loaded = True
+            finally:
+                self._loading = None
+                loading.set()
+
+    async def _read_file(self) -> None:
+        assert self._file is not None
+        stored = await anyio.to_thread.run_sync(self._file.read, self._account(), time.time())
+        for sandbox_id, wire in stored.items():
+            try:
+                access = GatewayAccess.from_wire(wire)
+            except msgspec.ValidationError:
+                continue  # from another version, or damaged: asked for anew
+            ends = expiry_of(access.expires_at)
+            if ends is not None and sandbox_id not in self._held:
+                self._held[sandbox_id] = _Held(access, ends - EARLY)

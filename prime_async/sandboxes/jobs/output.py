@@ -30,8 +30,8 @@ __all__ = ["JobOutput", "JobStreams", "OUTPUT_SECONDS", "OutputLimits", "Reading
 OUTPUT_SECONDS = 45.0
 """Seconds to read the output of finished jobs by default."""
 
-_LARGE_WINDOWS = 8
-"""Whole windows under way at a time: each takes a few MiB until its text is made."""
+_LARGE_FILES = 4
+"""Files of more than one window that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class JobOutput:
         self._reader = TailReader(
             self._gateway,
             anyio.CapacityLimiter(self._limits.concurrency),
-            anyio.CapacityLimiter(_LARGE_WINDOWS),
+            anyio.CapacityLimiter(_LARGE_FILES),
             self._count,
         )
 

@@ -70,8 +70,8 @@ class _Batch(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Batch)
 
 
-def read_batch(response: Response) -> dict[JobKey, Seen | Refused]:
-    """Read the answer to a batch request.
+def read_batch(response: Response) -> tuple[dict[JobKey, Seen | Refused], bool]:
+    """Read the answer to a batch request; with it, whether nothing is wrong with any job.
 
     Raises:
         ProtocolError: it does not fit.
@@ -80,12 +80,14 @@ def read_batch(response: Response) -> dict[JobKey, Seen | Refused]:
         answer = _DECODER.decode(response.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise response.broken(f"is not what a batch of job statuses looks like: {error}") from error
-    found: dict[JobKey, Seen | Refused] = {refused.key: refused for refused in answer.errors}
-    for seen in answer.statuses:
-        found[seen.sandbox_id, seen.job_id] = seen
-        if seen.completed and seen.exit_code is None:
-            found[seen.key] = Refused(*seen.key, message="it has ended, with no exit code told")
-    return found
+    found: dict[JobKey, Seen | Refused] = {
+        (seen.sandbox_id, seen.job_id): seen for seen in answer.statuses
+    }
+    odd = [seen for seen in answer.statuses if seen.completed and seen.exit_code is None]
+    for seen in odd:
+        found[seen.key] = Refused(*seen.key, message="it has ended, with no exit code told")
+    found.update({refused.key: refused for refused in answer.errors})
+    return found, not odd and not answer.errors
 
 
 def read_probe(sandbox_id: str, output: str) -> dict[JobKey, Seen | Refused]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import anyio
 import msgspec
@@ -114,7 +115,7 @@ class JobStatuses:
         self._refuse_containers(keys)
         found: Mapping[JobKey, Seen | Refused | Exception]
         try:
-            found = await self._batch(keys, timeout)
+            found, _ = await self._batch(keys, timeout)
         except BatchStatusUnsupportedError:
             found = await self._probe_all(keys)
         self._refuse_containers(keys)
@@ -141,21 +142,22 @@ class JobStatuses:
 
     async def _fetch(self, keys: list[JobKey]) -> Mapping[JobKey, Answer[Seen]]:
         found: Mapping[JobKey, Seen | Refused | Exception]
-        if self.is_container(keys[0][0]):
+        if self.is_container(keys[0][0]) or not self._refusals.worth_a_try:
             found = await self._probe_all(keys)
-        elif self._refusals.worth_a_try:
+        else:
             try:
-                found = await self._batch(keys, _BATCH_SECONDS)
+                told, whole = await self._batch(keys, _BATCH_SECONDS)
+                if whole and len(told) == len(keys):
+                    return cast("dict[JobKey, Answer[Seen]]", told)
+                found = told
             except BatchStatusUnsupportedError:
                 found = await self._probe_all(keys)
             except APIError as error:
                 if not _may_pass(error):
                     raise
                 found = dict.fromkeys(keys, error)
-        else:
-            found = await self._probe_all(keys)
-        failed = [key for key, one in found.items() if isinstance(one, Exception)]
         answers = {key: self._answer(found.get(key), key) for key in keys}
+        failed = [key for key, one in found.items() if isinstance(one, Exception)]
         if failed:
             answers.update(await self._ended(failed))
         return answers
@@ -170,7 +172,7 @@ class JobStatuses:
 
     async def _batch(
         self, keys: Sequence[JobKey], timeout: float | None
-    ) -> dict[JobKey, Seen | Refused]:
+    ) -> tuple[dict[JobKey, Seen | Refused], bool]:
         wire = {"jobs": [{"sandbox_id": box, "job_id": job} for box, job in keys]}
         transport = await self._api.connect()
         self.requests += 1
@@ -188,11 +190,11 @@ class JobStatuses:
                 "the platform cannot tell many jobs in one answer", status=error.status
             ) from error
         self._refusals.accepted()
-        found = read_batch(response)
-        for one in found.values():
-            if isinstance(one, Refused) and one.code == NOT_VM:
-                self._containers.add(one.sandbox_id)
-        return found
+        found, whole = read_batch(response)
+        if not whole:
+            refused = (one for one in found.values() if isinstance(one, Refused))
+            self._containers.update(one.sandbox_id for one in refused if one.code == NOT_VM)
+        return found, whole
 
     async def _probe_all(self, keys: Sequence[JobKey]) -> dict[JobKey, Seen | Refused | Exception]:
         """Run a command in each of the sandboxes; what goes wrong in one is its jobs' error."""

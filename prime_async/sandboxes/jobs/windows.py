@@ -105,7 +105,8 @@ class TailReader:
     Args:
         gateway: the way to them.
         requests: how many may be under way at a time.
-        large: how many of them may be for whole windows, each of which takes a few MiB.
+        large: how many files that take more than one may be read at a time: until its text is
+            made of its windows, each of them takes some MiB beside the result.
         counted: called for each request.
     """
 
@@ -134,7 +135,10 @@ class TailReader:
             return await self._download(sandbox_id, path)
         if first.total_size is None or first.offset is None:
             return _end_of(first.content)
-        return await self._rest(sandbox_id, path, first)
+        if first.offset + first.size >= first.total_size:
+            return await self._rest(sandbox_id, path, first)
+        async with self._large:
+            return await self._rest(sandbox_id, path, first)
 
     async def _rest(self, sandbox_id: str, path: str, window: Window) -> StreamText:
         assert window.offset is not None
@@ -165,10 +169,7 @@ class TailReader:
     async def _window(self, sandbox_id: str, path: str, offset: int, length: int) -> Window:
         async with self._requests:
             self._counted()
-            if length <= _FIRST_WINDOW:
-                return await read_window(self._gateway, sandbox_id, path, offset, length)
-            async with self._large:
-                return await read_window(self._gateway, sandbox_id, path, offset, length)
+            return await read_window(self._gateway, sandbox_id, path, offset, length)
 
     async def _split(self, sandbox_id: str, path: str, window: Window, reached: int) -> int:
         """Return how many bytes of a character the cut at the end of a window left in it."""
@@ -197,7 +198,7 @@ class TailReader:
                 async for piece in windows_of(response):
                     tail.add(piece)
 
-        async with self._requests, self._large:
+        async with self._large, self._requests:
             self._counted()
             try:
                 await self._gateway.call(sandbox_id, send)
