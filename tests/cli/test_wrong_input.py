@@ -40,6 +40,15 @@ class Case:
 Kind = Callable[[Node], Iterator[Case]]
 
 
+MORE = {
+    ("eval", "create"): ["--env", "e"],
+    ("sandbox", "delete"): ["x1"],
+    ("sandbox", "checkpoint", "delete"): ["x1"],
+    ("sandbox", "network", "set"): ["--deny-all"],
+}
+"""What commands need besides what they require: one of several options, or ids."""
+
+
 def usual(node: Node) -> list[str]:
     """Arguments that would do, as far as parsing goes."""
     arguments = list(node.words)
@@ -49,7 +58,10 @@ def usual(node: Node) -> list[str]:
         if isinstance(param, asyncclick.Argument) and param.required:
             choices = getattr(param.type, "choices", None)
             name = "production" if param.type.name == "name" else "https://x.example"
-            arguments.append(choices[0] if choices else name if node.words[0] == "config" else "x1")
+            plain = "8000" if param.type.name == "number" else "x1"
+            arguments.append(
+                choices[0] if choices else name if node.words[0] == "config" else plain
+            )
     return arguments
 
 
@@ -308,16 +320,13 @@ def test_wrong_answers_of_the_platform(
         file = tmp_path / "x.jsonl"
         file.write_text('{"a": 1}\n', "utf-8")
         arguments += [str(file), "--env", "e"]
-    if node.words == ("eval", "create"):
-        arguments += ["--env", "e"]
-    if node.words == ("sandbox", "delete"):
-        arguments += ["x1"]
+    arguments += MORE.get(node.words, [])
     if node.words == ("sandbox", "upload"):
         arguments[-2] = str(tmp_path)
     if node.words[-1] in ("delete", "update"):
         arguments += ["-y"] if node.words[-1] == "delete" else ["--name", "x"]
     ran = inside(*arguments)
-    accepted = what in ("wrong types", "nothing") or node.words[-1] == "delete"
+    accepted = what in ("wrong types", "nothing") or node.words[-1] in ("delete", "remove")
     assert ran.code in ({0, 1} if accepted else {1}), ran
     assert "Traceback" not in ran.everything
     assert "fault of prime-async" not in ran.err, ran
@@ -339,7 +348,7 @@ def test_a_platform_that_is_not_there(
     monkeypatch.setenv("PRIME_API_KEY", CANARY)
     monkeypatch.setenv("PRIME_API_BASE_URL", "http://127.0.0.1:1")
     monkeypatch.setattr("random.random", lambda: 1.0)  # full jitter: no pause between the tries
-    arguments = usual(node)
+    arguments = usual(node) + MORE.get(node.words, [])
     if node.words == ("sandbox", "upload"):
         arguments[-2] = str(tmp_path)
     ran = inside(*arguments, "-o", "json")
