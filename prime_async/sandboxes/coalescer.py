@@ -64,10 +64,9 @@ class Waiter(Generic[K, V]):
     Attributes:
         key: what is waited for.
         done: whether there is a result.
-        last_error: what hid the key at the latest look, or None.
     """
 
-    __slots__ = ("_error", "_told", "_value", "done", "key", "last_error", "least", "until")
+    __slots__ = ("_error", "_told", "_value", "done", "key", "least", "until")
 
     def __init__(
         self,
@@ -80,7 +79,6 @@ class Waiter(Generic[K, V]):
         self.until = until
         self.least = least
         self.done = False
-        self.last_error: Exception | None = None
         self._told = told
         self._value: V | None = None
         self._error: Exception | None = None
@@ -95,7 +93,6 @@ class Waiter(Generic[K, V]):
     def takes(self, answer: Answer[V]) -> bool:
         """Take an answer if it ends the wait."""
         if isinstance(answer, Later):
-            self.last_error = answer.error
             if self.until is not None:
                 return False
             self._error = answer.error
@@ -113,15 +110,25 @@ class Waiter(Generic[K, V]):
 class _Slot(Generic[K, V]):
     """What the waiters of one key share."""
 
-    __slots__ = ("due", "flight", "key", "looks", "patient", "waiters")
+    __slots__ = ("due", "flight", "key", "looks", "patient", "until", "waiters")
 
     def __init__(self, key: K) -> None:
         self.key = key
         self.looks = 0
         self.patient = 0  # waiters that want a pause of their own
+        self.until: Callable[[V], bool] | None = None  # what all of them wait for, if it is one
         self.due: int | None = None
         self.waiters: dict[Waiter[K, V], None] = {}
         self.flight: _Flight | None = None
+
+    def add(self, waiter: Waiter[K, V]) -> None:
+        """Take a waiter."""
+        if not self.waiters:
+            self.until = waiter.until
+        elif self.until is not waiter.until:
+            self.until = None
+        self.waiters[waiter] = None
+        self.patient += waiter.least > 0
 
     def drop(self, waiter: Waiter[K, V]) -> None:
         """Forget a waiter."""
@@ -134,6 +141,16 @@ class _Slot(Generic[K, V]):
         if self.patient < len(self.waiters):
             return 0
         return max(1, math.ceil(min(waiter.least for waiter in self.waiters) / _BEAT))
+
+
+class _Line(Generic[K, V]):
+    """The keys that are due on one beat."""
+
+    __slots__ = ("beat", "slots")
+
+    def __init__(self, beat: int) -> None:
+        self.beat = beat
+        self.slots: list[_Slot[K, V]] = []
 
 
 class _Flight:
@@ -186,7 +203,7 @@ class Coalescer(Generic[K, V]):
         self._slots: dict[K, _Slot[K, V]] = {}
         self._soon: list[_Slot[K, V]] = []
         self._soon_at = math.inf
-        self._by_beat: dict[int, list[_Slot[K, V]]] = {}
+        self._by_beat: dict[int, _Line[K, V]] = {}
         self._beats: list[int] = []
         self._changed = asyncio.Event()
         self._wakes_at = math.inf
@@ -232,8 +249,7 @@ class Coalescer(Generic[K, V]):
             slot.flight.wanted += 1
         elif slot.flight is None and slot.looks and until is None:
             self._look_soon(slot)  # watched, and its next look may be far away
-        slot.waiters[waiter] = None
-        slot.patient += waiter.least > 0
+        slot.add(waiter)
         self._background.run(self._name, self._drive)
         return waiter
 
@@ -296,7 +312,7 @@ class Coalescer(Generic[K, V]):
 
     def _take(self, slots: dict[_Slot[K, V], None], beat: int, most: int | None = None) -> None:
         """Take the keys of the next beat, or some of them."""
-        there = self._by_beat[beat]
+        there = self._by_beat[beat].slots
         slots.update((slot, None) for slot in there[:most] if slot.waiters and slot.due == beat)
         del there[:most]
         if not there:
@@ -335,6 +351,7 @@ class Coalescer(Generic[K, V]):
                 found = dict.fromkeys((slot.key for slot in slots), error)
         given_up = flight.scope.cancelled_caught
         late = max(flight.beat, self._beat_at(anyio.current_time()))
+        lines: dict[int, _Line[K, V]] = {}
         for slot in slots:
             slot.flight = None
             answer = AGAIN if given_up else found.get(slot.key)
@@ -345,12 +362,24 @@ class Coalescer(Generic[K, V]):
             elif answer is AGAIN:
                 self._look_soon(slot)
             else:
-                self._look_later(slot, flight.beat, late)
+                line = lines.get(slot.looks)
+                if line is None or slot.patient:
+                    line = self._line_after(flight.beat, late, slot)
+                    if not slot.patient:
+                        lines[slot.looks] = line
+                slot.due = line.beat
+                line.slots.append(slot)
 
     def _tell(self, slot: _Slot[K, V], answer: Answer[V] | None) -> None:
         if answer is None:
             answer = LookupError(f"{slot.key} was left out of the answer")
         slot.looks += 1
+        if (
+            slot.until is not None
+            and not isinstance(answer, Later | Exception | _Again)
+            and not slot.until(answer)
+        ):
+            return  # the most frequent case by far
         for waiter in [waiter for waiter in slot.waiters if waiter.takes(answer)]:
             slot.drop(waiter)
 
@@ -363,22 +392,20 @@ class Coalescer(Generic[K, V]):
         full = len(self._soon) >= BATCH
         self._wake(-math.inf if full else self._soon_at)
 
-    def _look_later(self, slot: _Slot[K, V], beat: int, late: int) -> None:
-        """Put a key on a beat after the one on which it was looked at, and after the one now."""
+    def _line_after(self, beat: int, late: int, slot: _Slot[K, V]) -> _Line[K, V]:
+        """Find the beat for a key that was looked at on one beat and answered on a later one."""
         pause = _PAUSES[min(slot.looks, len(_PAUSES)) - 1]
         due = (beat // pause + 1) * pause
         if slot.patient and (wish := slot.wish):
             due = beat + wish
         if due <= late:
             due = (late // pause + 1) * pause
-        slot.due = due
-        there = self._by_beat.get(due)
-        if there is not None:
-            there.append(slot)
-            return
-        self._by_beat[due] = [slot]
-        heapq.heappush(self._beats, due)
-        self._wake(self._moment_of(due))
+        line = self._by_beat.get(due)
+        if line is None:
+            line = self._by_beat[due] = _Line(due)
+            heapq.heappush(self._beats, due)
+            self._wake(self._moment_of(due))
+        return line
 
     def _beat_at(self, moment: float) -> int:
         # A thousandth of a beat early: a clock that wakes a little too soon still counts.

@@ -136,7 +136,8 @@ class JobStatuses:
                 )
 
     def _lane(self, key: JobKey) -> str | None:
-        return key[0] if self.is_container(key[0]) else None
+        sandbox_id = key[0]
+        return sandbox_id if self.is_container(sandbox_id) else None
 
     # One round of the poller.
 
