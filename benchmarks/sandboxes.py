@@ -31,7 +31,7 @@ _COMMAND = "echo hello"
 
 def run() -> dict[str, Any]:
     """Measure tokens and commands."""
-    with Server.start() as server:
+    with Server.start(features=True) as server:
         tokens = _tokens(server)
     with Boxes.start(BOXES) as boxes:
         contenders = [

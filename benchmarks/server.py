@@ -18,9 +18,12 @@ from dataclasses import asdict, dataclass
 
 __all__ = ["Counters", "Server", "serve"]
 
-FEATURES = "X-Prime-Features: idempotency, sample-ranges\r\n"
+FEATURES = "X-Prime-Features: idempotency, sample-ranges, auth-batch\r\n"
 MARK = b'"example_id":'
 """Every sample of the benchmarks has this key once and nowhere in its text."""
+
+_READ = b"/auth:batchGet"
+"""Where the body is read, and not only counted."""
 
 TOKEN: dict[str, object] = {
     "gateway_url": "http://127.0.0.1:9",
@@ -46,7 +49,7 @@ class Counters:
 
 
 class _Upload(asyncio.Protocol):
-    """One connection. Bodies are counted and forgotten, piece by piece."""
+    """One connection. Bodies but those of look-ups are counted and forgotten, piece by piece."""
 
     def __init__(self, counters: Counters, features: bool) -> None:
         self._counters = counters
@@ -57,6 +60,7 @@ class _Upload(asyncio.Protocol):
         self._chunked = False
         self._chunk_line = b""
         self._tail = b""
+        self._body = bytearray()
         self._samples = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -83,6 +87,7 @@ class _Upload(asyncio.Protocol):
         self._head = b""
         self._first = head.split(b"\r\n", 1)[0]
         self._tail, self._samples = b"", 0
+        self._body.clear()
         lower = head.lower()
         self._chunked = b"transfer-encoding: chunked" in lower
         self._left = 0
@@ -118,6 +123,8 @@ class _Upload(asyncio.Protocol):
 
     def _count(self, piece: bytes) -> None:
         self._counters.bytes += len(piece)
+        if _READ in self._first:
+            self._body += piece
         joined = self._tail + piece if self._tail else piece
         self._samples += joined.count(MARK)
         self._tail = joined[-(len(MARK) - 1) :]
@@ -150,6 +157,10 @@ class _Upload(asyncio.Protocol):
                 "refused": [],
                 "total_samples": counters.samples,
             }
+        if path.endswith(_READ):
+            asked = json.loads(self._body)["sandbox_ids"]
+            counters.tokens += len(asked)
+            return {"accesses": [{"sandbox_id": one, **TOKEN} for one in asked], "errors": []}
         if path.endswith(b"/auth"):
             counters.tokens += 1
             return TOKEN

@@ -417,8 +417,9 @@ class SandboxNotRunningError(PrimeError, RuntimeError):
 
     Attributes:
         sandbox_id: which one.
-        status: its status as far as it is known.
-        error_type: why it ended, such as ``OOM_KILLED`` or ``TIMEOUT``, or None.
+        status: its status as far as it is known; ``TERMINATED`` for one that does not exist.
+        error_type: why it ended, such as ``OOM_KILLED`` or ``TIMEOUT``; ``SANDBOX_NOT_FOUND`` when
+            it does not exist (any more); or None.
         command: the command that was running, or None.
         stdout, stderr, elapsed: what that command had written, and after how many seconds.
     """
@@ -434,14 +435,17 @@ class SandboxNotRunningError(PrimeError, RuntimeError):
         hint: str | None = None,
     ) -> None:
         reason = _REASONS.get(error_type or "", error_type)
-        what = f"sandbox {sandbox_id} is not running"
-        what += f" (status {status})" if status else ""
-        what += f": {reason}" if reason else ""
+        if error_type == "SANDBOX_NOT_FOUND" and status is None:
+            what = f"there is no sandbox {sandbox_id}"
+        else:
+            what = f"sandbox {sandbox_id} is not running"
+            what += f" (status {status})" if status else ""
+            what += f": {reason}" if reason else ""
         what += f"; {message}" if message else ""
         what += f"; while running {command[:50]!r}" if command else ""
         PrimeError.__init__(self, what, hint=hint)
         self.sandbox_id = sandbox_id
-        self.status = status
+        self.status = status or ("TERMINATED" if error_type == "SANDBOX_NOT_FOUND" else None)
         self.error_type = error_type
         self.command = command
         self.stdout = ""

@@ -14,12 +14,15 @@ from anyio import to_thread
 
 from prime_async.config.locks import FileLock
 from prime_async.errors import LocalPlatformError
-from prime_async.local.health import Health, end_all, probe
+from prime_async.local.health import Health, end_all, living, probe
 from prime_async.local.paths import LocalPaths
 from prime_async.local.state import State, read_state
 from prime_async.local.waiting import POLL_SECONDS, until
 
 __all__ = ["LocalStatus", "Stopped", "change_lock", "end_process", "status", "stop"]
+
+_LOOK_SECONDS = 2.0
+"""How long a platform that is about to be stopped has to name what lives in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,15 @@ class Stopped:
         pid: its process, or None.
         killed: it did not end in time and was killed; its database survives that.
         ended: how many things that lived in it were ended too, None when none was asked to be.
+        sandboxes: ids of those that were ended, or else of those that go on and are adopted by the
+            next platform.
     """
 
     was_running: bool
     pid: int | None = None
     killed: bool = False
     ended: int | None = None
+    sandboxes: tuple[str, ...] = ()
 
 
 async def status(*, home: Path | None = None, timeout: float = 2.0) -> LocalStatus:
@@ -127,16 +133,18 @@ async def stop(
         state, alive = await to_thread.run_sync(_look, paths)
         if state is None or not alive:
             return Stopped(False)
-        ended: int | None = None
+        place = (state.unix_socket, state.port, state.api_key)
+        ask = end_all if all else living
+        sandboxes = await ask(*place, timeout=timeout if all else _LOOK_SECONDS)
         if all:
-            ended = await end_all(state.unix_socket, state.port, state.api_key, timeout=timeout)
-            if ended is None:
+            if sandboxes is None:
                 raise LocalPlatformError(
                     "the local platform does not end what lives in it",
                     hint=f"see {paths.log}; without --all it is stopped all the same",
                 )
         killed = await end_process(state, timeout)
-    return Stopped(True, state.pid, killed, ended)
+    found = sandboxes or ()
+    return Stopped(True, state.pid, killed, len(found) if all else None, found)
 
 
 async def end_process(state: State, timeout: float) -> bool:

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Health", "end_all", "probe"]
+__all__ = ["Health", "end_all", "living", "probe"]
 
 _LONGEST_ANSWER = 64 * 1024
 _HEAD = "{what} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: 0\r\n{more}\r\n"
@@ -39,18 +39,35 @@ async def probe(unix_socket: str | None, port: int, *, timeout: float = 2.0) -> 
         return None
 
 
-async def end_all(unix_socket: str | None, port: int, key: str, *, timeout: float) -> int | None:
-    """End everything that lives in a platform; return how much that was, None when it does not
-    answer within ``timeout`` seconds.
+async def living(
+    unix_socket: str | None, port: int, key: str, *, timeout: float
+) -> tuple[str, ...] | None:
+    """Return the ids of the sandboxes that live in a platform, None when it does not answer within
+    ``timeout`` seconds.
     """
+    return await _sandboxes(unix_socket, port, key, "GET /api/v1/local/living", timeout)
+
+
+async def end_all(
+    unix_socket: str | None, port: int, key: str, *, timeout: float
+) -> tuple[str, ...] | None:
+    """End every sandbox that lives in a platform; return which, None when it does not answer within
+    ``timeout`` seconds.
+    """
+    return await _sandboxes(unix_socket, port, key, "POST /api/v1/local/end-all", timeout)
+
+
+async def _sandboxes(
+    unix_socket: str | None, port: int, key: str, what: str, timeout: float
+) -> tuple[str, ...] | None:
     more = f"Authorization: Bearer {key}\r\n"
     try:
         async with asyncio.timeout(timeout):
-            said = _said(await _ask(unix_socket, port, "POST /api/v1/local/end-all", more))
+            said = _said(await _ask(unix_socket, port, what, more))
     except (OSError, TimeoutError):
         return None
-    ended = said.get("ended") if said is not None else None
-    return ended if isinstance(ended, int) else None
+    named = said.get("sandboxes") if said is not None else None
+    return tuple(map(str, named)) if isinstance(named, list) else None
 
 
 async def _ask(unix_socket: str | None, port: int, what: str, more: str = "") -> bytes:

@@ -45,6 +45,7 @@ DEFAULT_COMMAND_SECONDS = 300.0
 
 _SERVER_GRACE = 0.25  # the service ends the command itself; it is faster and knows its last words
 _SHELL = "/bin/bash"
+_LAST_SIGNAL = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +251,7 @@ class Command:
         """
         if self._end is None:
             raise self._unfinished()
-        return response_of(self._stdout, self._stderr, self._end.exit_code, self.elapsed)
+        return response_of(self._stdout, self._stderr, _exit_code(self._end), self.elapsed)
 
     async def _open(self) -> EventStream:
         """Send the start; with a fresh token when the first one is refused."""
@@ -372,6 +373,16 @@ def response_of(stdout: Tail, stderr: Tail, exit_code: int, elapsed: float) -> C
         stderr_size=stderr.size,
         elapsed=elapsed,
     ).with_bytes(stdout.data(), stderr.data())
+
+
+def _exit_code(end: Ended) -> int:
+    """Say how it ended as a shell does, also where the service tells a signal as a negative one.
+
+    -1 is no signal: nobody could tell how it ended.
+    """
+    if not end.exited and -_LAST_SIGNAL <= end.exit_code < -1:
+        return 128 - end.exit_code
+    return end.exit_code
 
 
 class _OutOfTimeError(Exception):

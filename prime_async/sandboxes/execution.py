@@ -57,8 +57,8 @@ class AsyncSandboxCommands(AsyncSandboxControl):
         Raises:
             UsageError: an argument is wrong; before anything is sent.
             CommandTimeoutError: its time was over.
-            SandboxNotRunningError: the sandbox has ended; the child of its reason.
-            SandboxNotFoundError: there is no such sandbox.
+            SandboxNotRunningError: the sandbox has ended; the child of its reason. With the
+                ``error_type`` ``SANDBOX_NOT_FOUND`` there is none of this id.
             APIError: it could not be run; ``.ambiguous`` when it may have been.
         """
         path_segment(sandbox_id, "sandbox_id")
@@ -105,7 +105,7 @@ class AsyncSandboxCommands(AsyncSandboxControl):
             timeout: seconds it has to start; default 60. It may run for a day.
 
         Raises:
-            UsageError, SandboxNotRunningError, SandboxNotFoundError: as :meth:`execute_command`.
+            UsageError, SandboxNotRunningError: as :meth:`execute_command`.
             APIError: it could not be started.
         """
         path_segment(sandbox_id, "sandbox_id")

@@ -228,7 +228,8 @@ class Gateway:
             self.forget(sandbox_id)
             raise not_running(
                 sandbox_id,
-                "TERMINATED" if gone else context.status,
+                # Of one that never was, nothing is known.
+                "TERMINATED" if gone and context.status is not None else context.status,
                 context.error_type or ("SANDBOX_NOT_FOUND" if gone else None),
                 command,
                 context.error_message,

@@ -262,7 +262,7 @@ class EgressPolicyStatus(Record):
 
 
 class CommandResponse(Record):
-    """What a command wrote, and its exit code (128 + N or -N where signal N ended it).
+    """What a command wrote, and its exit code (128 + N where signal N ended it, as a shell has it).
 
     The texts are the bytes decoded as UTF-8, what is none replaced by U+FFFD. Output beyond
     ``max_output_bytes`` is cut at its beginning, and marked.

@@ -18,6 +18,7 @@ from prime_async.server.observing import mark_response, observe
 from prime_async.server.origins import check_origin
 from prime_async.server.platform import PLATFORM, Platform
 from prime_async.server.routes import (
+    accesses,
     checkpoints,
     environments,
     evaluations,
@@ -60,6 +61,7 @@ API_ENDPOINTS: tuple[Endpoint, ...] = (
     *volumes.FIXED,
     *exposures.FIXED,
     *sandbox_extras.FIXED,
+    *accesses.ENDPOINTS,
     *sandboxes.ENDPOINTS,
     *volumes.OF_ONE,
     *exposures.OF_ONE,

@@ -28,7 +28,10 @@ __all__ = [
     "observe",
 ]
 
-FEATURES = "idempotency, sample-ranges, sandbox-leases, resumable-uploads, file-info, start-many"
+FEATURES = (
+    "idempotency, sample-ranges, sandbox-leases, "
+    "resumable-uploads, file-info, start-many, auth-batch"
+)
 """What this server can do beyond the official wire, told on every answer."""
 
 INTERNAL_ERROR = RequestError(

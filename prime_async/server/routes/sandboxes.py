@@ -196,7 +196,7 @@ async def _bulk_ids(call: Call) -> tuple[list[str], list[dict[str, str]]]:
         named = list(dict.fromkeys(body.sandbox_ids))
         if len(named) > _BULK:
             raise invalid(["body", "sandbox_ids"], f"at most {_BULK} at a time")
-        known = [one for one in named if _find(call, one) is not None]
+        known = [one for one in named if find_by_id(call, one) is not None]
         missing = set(named) - set(known)
         return known, [
             {"sandbox_id": one, "error": f"no sandbox {one}"} for one in named if one in missing
@@ -212,14 +212,14 @@ async def _bulk_ids(call: Call) -> tuple[list[str], list[dict[str, str]]]:
 
 async def statuses(call: Call) -> Reply:
     """Read the statuses of many sandboxes."""
-    _check_key(call)
+    check_key(call)
     body: BatchStatus = call.body
     if len(set(body.sandbox_ids)) != len(body.sandbox_ids):
         raise invalid(["body", "sandbox_ids"], "an id is given twice")
     found: list[dict[str, Any]] = []
     errors: list[dict[str, str]] = []
     for sandbox_id in body.sandbox_ids:
-        row = _find(call, sandbox_id)
+        row = find_by_id(call, sandbox_id)
         if row is None:
             message = f"no sandbox {sandbox_id}"
             errors.append({"sandbox_id": sandbox_id, "code": "NOT_FOUND", "message": message})
@@ -257,13 +257,13 @@ async def error_context(call: Call) -> Reply:
 
 async def auth(call: Call) -> Reply:
     """Hand out a token for the gateway; of an ended sandbox too, whose gateway tells of its end."""
-    _check_key(call)
+    check_key(call)
     return answer(gateway_access(call, find(call)))
 
 
 async def renew_lease(call: Call) -> Reply:
     """Renew the lease of the client that uses a sandbox, or begin one."""
-    _check_key(call)
+    check_key(call)
     row, body = find(call), call.body
     if row["status"] in ENDED_STATUSES:
         # Not 409, which clients answer by trying again: there is nothing left to hold.
@@ -332,7 +332,7 @@ def _egress(row: RowMapping) -> dict[str, Any]:
     }
 
 
-def _check_key(call: Call) -> None:
+def check_key(call: Call) -> None:
     """What is the same when it is done twice needs no key, and takes none that is malformed."""
     _ = call.key_text
 
@@ -344,13 +344,14 @@ def find(call: Call) -> RowMapping:
         RequestError: 404, there is none, or it is not the caller's.
     """
     sandbox_id = call.path["sandbox_id"]
-    row = _find(call, sandbox_id)
+    row = find_by_id(call, sandbox_id)
     if row is None:
         raise sandbox_not_found(sandbox_id)
     return row
 
 
-def _find(call: Call, sandbox_id: str) -> RowMapping | None:
+def find_by_id(call: Call, sandbox_id: str) -> RowMapping | None:
+    """A sandbox that the caller may see, None when there is none of this id."""
     caller = call.caller
     return call.platform.database.point(lambda reader: store.find(reader, sandbox_id, caller))
 

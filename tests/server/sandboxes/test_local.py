@@ -46,11 +46,12 @@ async def test_a_stop_leaves_sandboxes_to_be_adopted_and_all_ends_them(daemon: P
     assert (await local.status()).live == 1
     stopped = await local.stop()
     assert (stopped.was_running, stopped.killed, stopped.ended) == (True, False, None)
+    assert stopped.sandboxes == (box,)
     address = await local.ensure_running()
     assert await told(address, box) == "RUNNING"
     assert (await local.status()).live == 1
     stopped = await local.stop(all=True)
-    assert (stopped.killed, stopped.ended) == (False, 1)
+    assert (stopped.killed, stopped.ended, stopped.sandboxes) == (False, 1, (box,))
     address = await local.ensure_running()
     assert await told(address, box) == "TERMINATED"
     assert (await local.status()).live == 0

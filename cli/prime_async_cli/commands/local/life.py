@@ -13,9 +13,12 @@ from prime_async_cli.prompts import confirm
 from prime_async_cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from prime_async.local import LocalAddress, LocalStatus
+    from prime_async.local import LocalAddress, LocalStatus, Stopped
 
 __all__ = ["start", "status", "stop"]
+
+_NAMED = 20
+"""Sandboxes that are named when the platform stops; more are counted."""
 
 
 @command("start")
@@ -105,4 +108,16 @@ async def stop(session: Session, everything: bool, yes: bool) -> int:
     else:
         how = "had to be killed" if ended.killed else "has stopped"
         session.output.text(f"the local platform {how}; its data stay in {now.data_dir}")
+        _say_sandboxes(session, ended)
     return 0
+
+
+def _say_sandboxes(session: Session, ended: Stopped) -> None:
+    names = ", ".join(ended.sandboxes[:_NAMED])
+    names += f" and {len(ended.sandboxes) - _NAMED} more" if len(ended.sandboxes) > _NAMED else ""
+    if not names:
+        return
+    if ended.ended is None:
+        session.output.note(f"go on, and are there again after the next start: {names}")
+    else:
+        session.output.text(f"ended with it: {names}")

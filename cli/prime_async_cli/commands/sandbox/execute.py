@@ -58,8 +58,7 @@ class _How:
         """For the shell: one word is a line for it, several are passed on word by word."""
         import shlex
 
-        text = self.words[0] if len(self.words) == 1 else shlex.join(self.words)
-        return f" {text}" if text.startswith("-") else text  # else it is an option of the shell
+        return self.words[0] if len(self.words) == 1 else shlex.join(self.words)
 
 
 def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
