@@ -24,7 +24,7 @@ $(VENV)/bench: $(VENV)/dev
 	@scripts/venv "$(PYTHON)" "$(VENV)" ".[dev,bench]"
 	@touch $@
 
-demo: $(VENV)/base ## a real evaluation on the embedded platform, start to end
+demo: $(VENV)/base ## an evaluation and a training run on the embedded platform, start to end
 	@$(BIN)/prime-async demo
 
 test: $(VENV)/dev ## all tests but those of test-scale

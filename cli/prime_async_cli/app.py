@@ -25,7 +25,12 @@ _ACCOUNT = "Account"
 ENTRIES = {
     "eval": Entry("evals:group", "Create, push, read and manage evaluations.", _WORK),
     "sandbox": Entry("sandbox:group", "Run commands in sandboxes, move files.", _WORK),
-    "demo": Entry("demo:demo", "A real evaluation on this machine, start to end.", _HERE),
+    "job": Entry(
+        "job:group", "Run commands in sandboxes that go on when this one has ended.", _WORK
+    ),
+    "demo": Entry(
+        "demo:demo", "A real evaluation and a training run in a sandbox, on this machine.", _HERE
+    ),
     "local": Entry("local:group", "Start, stop and watch the embedded platform.", _HERE),
     "completion": Entry("completion:completion", "Print the completion script of a shell.", _HERE),
     "config": Entry(
@@ -38,11 +43,11 @@ ENTRIES = {
 
 _HELP = """Evaluations, sandboxes, and the platform behind them, from the command line.
 
-New here: `prime-async demo` runs a real evaluation on this machine; it needs no account.
+New here: `prime-async demo` runs both on this machine; it needs no account.
 
 Agents and scripts: use --output json; everything but the one document goes to standard error. Exit
-codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted; `sandbox exec` and `run` end with the
-code of their command.
+codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted; `sandbox exec` and `run`, `job
+wait` and `follow` end with the code of their command.
 """
 
 

@@ -1,4 +1,4 @@
-"""``prime-async demo``: the life of one evaluation, on this machine, told as it happens."""
+"""``prime-async demo``: an evaluation and a training run, on this machine, told as they happen."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import asyncclick
 
 from prime_async_cli.command import command
+from prime_async_cli.commands.demo_training import train_in_a_sandbox
 from prime_async_cli.failures import CommandError
 from prime_async_cli.options import output_option
 from prime_async_cli.session import Session, pass_session
@@ -30,17 +31,20 @@ __all__ = ["demo"]
 @output_option
 @pass_session
 async def demo(session: Session, keep: bool) -> None:
-    """A real evaluation on this machine, start to end.
+    """A real evaluation and a training run in a sandbox, on this machine.
 
     Starts the embedded platform, pushes a result folder as the verifiers library wrote it, and
-    reads it back. Needs no account and no network. What it started it stops; the evaluation stays.
+    reads it back; then trains a model in a sandbox, as a background job, and brings it here. Needs
+    no account and no network. What it started it stops; the evaluation stays.
 
-    JSON: {"evaluation_id", "samples", "equal", "seconds", "base_url", "platform_left_running"}.
+    JSON: {"evaluation_id", "samples", "equal", "training": {"sandbox_id", "job_id", "isolated",
+    "model"}, "seconds", "base_url", "platform_left_running"}.
     """
     story = _Story(session)
     async with _platform(story, keep) as address:
         with as_file(files("prime_async_cli") / "demo_data") as folder:
             facts = await _life_of_an_evaluation(session, story, folder)
+        facts["training"] = await train_in_a_sandbox(story.step)
         running = keep or not address.started
     story.end(facts, address.base_url, running)
 
@@ -76,6 +80,10 @@ class _Story:
         self._output.text(f"   prime-async --context local eval samples {facts['evaluation_id']}")
         self._output.text("Push your own results, from any folder verifiers wrote:")
         self._output.text("   prime-async --context local eval push DIR")
+        self._output.text("Run your own commands in a sandbox that is deleted afterwards:")
+        self._output.text(
+            "   prime-async --context local sandbox run python:3.11 -- python -c 'print(1)'"
+        )
         self._output.text("Let other programs use the platform, the official clients too:")
         self._output.text('   eval "$(prime-async local env)"')
         if running:

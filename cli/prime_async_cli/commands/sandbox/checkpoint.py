@@ -22,6 +22,11 @@ group = Group(
     {
         "create": Entry("sandbox.checkpoint:create", "Keep the files of a sandbox."),
         "list": Entry("sandbox.checkpoint:list_checkpoints", "List the checkpoints of a sandbox."),
+        "ls": Entry(
+            "sandbox.checkpoint:list_checkpoints",
+            "List the checkpoints of a sandbox.",
+            alias_of="list",
+        ),
         "get": Entry("sandbox.checkpoint:get", "Show one checkpoint."),
         "restore": Entry("sandbox.checkpoint:restore", "Create a sandbox from a checkpoint."),
         "delete": Entry("sandbox.checkpoint:delete", "Delete checkpoints."),

@@ -16,6 +16,7 @@ group = Group(
     {
         "add": Entry("sandbox.expose:add", "Make a port of a sandbox reachable from outside."),
         "list": Entry("sandbox.expose:list_exposures", "List exposed ports."),
+        "ls": Entry("sandbox.expose:list_exposures", "List exposed ports.", alias_of="list"),
         "remove": Entry("sandbox.expose:remove", "Close an exposed port."),
     },
     help="Reach a port of a sandbox from outside.",

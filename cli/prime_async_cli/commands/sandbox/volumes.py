@@ -25,6 +25,7 @@ group = Group(
     {
         "create": Entry("sandbox.volumes:create", "Create an empty volume."),
         "list": Entry("sandbox.volumes:list_volumes", "List volumes."),
+        "ls": Entry("sandbox.volumes:list_volumes", "List volumes.", alias_of="list"),
         "get": Entry("sandbox.volumes:get", "Show one volume."),
         "publish": Entry(
             "sandbox.volumes:publish", "Let new sandboxes see what one has in a volume."
