@@ -34,6 +34,7 @@ ELSEWHERE = {
     "--resume": "there is nothing to go on with: see test_push.py",
     "set-api-key": "reads the key from a person or a pipe: see test_config.py",
     "prime-async sandbox": "needs a sandbox: see test_sandbox.py",
+    "prime-async job": "needs a sandbox and a job: see test_job.py",
 }
 HERE = [each for each in EXAMPLES if not any(what in each for what in ELSEWHERE)]
 
