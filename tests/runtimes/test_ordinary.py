@@ -38,7 +38,17 @@ os.execv(command[0], command)
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("module", ["test_escape.py", "test_limits.py", "test_adoption.py"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "test_escape.py",
+        "test_limits.py",
+        "test_adoption.py",
+        "../server/sandboxes/test_checkpoints.py",
+        "../server/sandboxes/test_volumes.py",
+        "../server/sandboxes/test_jobs.py",
+    ],
+)
 def test_an_ordinary_user_gets_the_same(module: str, refusal: str) -> None:
     """Every test that passes for root passes for a user, or says what is missing."""
     if os.geteuid() != 0:

@@ -18,13 +18,14 @@ from anyio import to_thread
 from prime_async.server.runtimes.base import BaseRuntime
 from prime_async.server.runtimes.cgroups import Group, Usage
 from prime_async.server.runtimes.conversation import Answer
-from prime_async.server.runtimes.errors import CommandRefusedError
+from prime_async.server.runtimes.errors import CommandRefusedError, SandboxStartError
 from prime_async.server.runtimes.keeper import life
 from prime_async.server.runtimes.limits import command_rlimits
 from prime_async.server.runtimes.processes import read_table
 from prime_async.server.runtimes.protocol import Limits, RuntimeReport, SandboxSpec
 from prime_async.server.runtimes.rooted import Identity, Root, openat2_works
 from prime_async.server.runtimes.sandbox import Sandbox, SandboxState
+from prime_async.server.runtimes.snapshots import restore_snapshot
 from prime_async.server.runtimes.spawner_client import SpawnerPlace
 from prime_async.server.runtimes.users import ROOT, User
 
@@ -106,10 +107,14 @@ class ProcessRuntime(BaseRuntime):
         return SpawnerPlace(uid=None, gid=0)
 
     def _build(self, spec: SandboxSpec, folder: Path) -> None:
+        if spec.mounts:
+            raise SandboxStartError("the runtime `process` mounts no volumes: use bubblewrap")
         root = folder / "root"
         root.mkdir()
+        if spec.snapshot is not None:
+            restore_snapshot(spec.snapshot, root)
         for name in _FOLDERS:
-            (root / name).mkdir()
+            (root / name).mkdir(exist_ok=True)
 
     async def _launch(
         self, spec: SandboxSpec, limits: Limits, folder: Path, group: Group | None

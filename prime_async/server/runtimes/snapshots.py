@@ -96,8 +96,9 @@ def _require(code: int | None, words: bytes) -> None:
     text = words.decode("utf-8", "replace")
     if "No space left" in text:
         raise SnapshotError("the machine's disk is full")
-    lines = [line for line in text.splitlines() if line.startswith("tar: ./")]
-    reason = lines[0].removeprefix("tar: ") if lines else "tar failed"
+    # Of names in the archive only: others are this machine's.
+    own = [line for line in text.splitlines() if line.startswith(f"{_TAR}: ./")]
+    reason = own[0].removeprefix(f"{_TAR}: .") if own else "tar failed"
     raise SnapshotError(f"its files could not all be read or written: {reason}")
 
 

@@ -247,6 +247,23 @@ async def test_a_restored_root_cannot_lead_the_platform_astray(
     assert list(target.iterdir()) == []
 
 
+async def test_what_its_user_closed_to_himself(isolated: Boxes) -> None:
+    """A server that is root reads it all the same; another one names it, and drops nothing."""
+    box = await isolated.running()
+    await isolated.sh(box, "mkdir /app/closed; echo in > /app/closed/f; chmod 0 /app/closed")
+    made = (await isolated.post(f"/sandbox/{box}/checkpoints")).json["id"]
+    found = await settled(isolated, made)
+    if os.geteuid() != 0:
+        assert found["state"] == "FAILED"
+        assert "/app/closed: Cannot open: Permission denied" in found["error"]
+        return
+    again = await restored(isolated, made)
+    seen = await isolated.sh(
+        again, "stat -c %a /app/closed; chmod 700 /app/closed; cat /app/closed/f"
+    )
+    assert seen == "0\nin\n"
+
+
 @pytest.mark.parametrize("ids", [[], ["a", "a"], [str(n) for n in range(101)], [""], ["x" * 65]])
 async def test_bad_look_ups_are_refused(boxes: Boxes, ids: list[str]) -> None:
     """None, one twice, more than 100, names that are none."""

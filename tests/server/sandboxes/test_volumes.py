@@ -71,8 +71,9 @@ async def test_only_what_a_volume_is_not_in_use_by_is_deleted(isolated: Boxes) -
     platform = isolated.platform
     made = await volume(isolated)
     box = await isolated.running(volumes=[mount("v")])
-    await isolated.sh(box, "mkdir -p /data/a/b; echo 1 > /data/a/b/c; chmod 0 /data/a")
+    await isolated.sh(box, "mkdir -p /data/a/b; echo 1 > /data/a/b/c")
     await published(isolated, box)
+    await isolated.sh(box, "chmod 0 /data/a")
     reply = await isolated.delete("/sandbox/volumes/v")
     assert (reply.status, reply.code) == (409, "volume_in_use")
     assert box in reply.json["detail"]
@@ -238,4 +239,21 @@ async def test_what_a_crash_left_of_volumes_is_removed(tmp_path: Path) -> None:
         with anyio.fail_after(20):
             box = await boxes.running(volumes=[mount("v")])
             assert await boxes.sh(box, "cat /data/f") == "kept"
+        await boxes.end_all()
+
+
+async def test_the_runtime_without_isolation(tmp_path: Path) -> None:
+    """It keeps checkpoints, and says that it mounts nothing."""
+    options = {"sandbox_runtime": "process"}
+    async with running_platform(tmp_path, **options) as running, Boxes(running) as boxes:
+        await volume(boxes)
+        made = await boxes.create(volumes=[mount("v")])
+        found = await boxes.until(made, "ERROR")
+        assert "mounts no volumes" in found["errorMessage"]
+        box = await boxes.running()
+        await boxes.sh(box, "pwd; echo kept > f")
+        kept = (await boxes.post(f"/sandbox/{box}/checkpoints")).json["id"]
+        assert (await settled(boxes, kept))["state"] == "DURABLE"
+        again = await boxes.running(docker_image=None, checkpoint_id=kept)
+        assert await boxes.sh(again, "cat f") == "kept\n"
         await boxes.end_all()
