@@ -67,6 +67,15 @@ class Report:
         """Nothing more comes: all went well."""
         self._channel.close()
 
+    def close_others(self) -> None:
+        """Close what lies above the descriptors that :meth:`arrange` put in their places.
+
+        Only a child that goes on without exec has to: it would hold other children's channels open.
+        """
+        own = self._channel.fileno()
+        os.closerange(_HIGH, own)
+        os.closerange(own + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+
     def arrange(self, wanted: list[int]) -> None:
         """Put descriptors at 0, 1, 2 …, close all others, and undo what Python did to signals."""
         high = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _HIGH) for number in wanted]

@@ -61,6 +61,7 @@ def become_launcher(
         report.arrange([null, null, null, channel, proc])
         for number in (_CHANNEL, _PROC):
             os.set_inheritable(number, False)
+        report.close_others()
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         report.say({"answer": True})
         report.close()
