@@ -42,6 +42,30 @@ async def async_face() -> None:
         reveal_type(await client.push_run(Path("run"), on_evaluation=lambda e, n: None))
 
 
+async def async_sandboxes(client: prime_async.AsyncSandboxClient) -> None:
+    """What is around sandboxes, and images."""
+    reveal_type(client.volumes)
+    reveal_type(client.volumes.iter())
+    reveal_type(await client.volumes.publish("b", "v"))
+    reveal_type(await client.list_checkpoints("b"))
+    reveal_type(await client.wait_for_checkpoint("c"))
+    reveal_type(await client.set_network("b", allow=["*"]))
+    reveal_type(await client.expose("b", 80))
+    reveal_type(await prime_async.AsyncImageClient(client.api_client).build_image(".", "n"))
+
+
+def sync_sandboxes(client: prime_sync.SandboxClient) -> None:
+    """The same, without await."""
+    reveal_type(client.volumes)
+    reveal_type(client.volumes.iter())
+    reveal_type(client.volumes.publish("b", "v"))
+    reveal_type(client.list_checkpoints("b"))
+    reveal_type(client.wait_for_checkpoint("c"))
+    reveal_type(client.set_network("b", allow=["*"]))
+    reveal_type(client.expose("b", 80))
+    reveal_type(prime_sync.ImageClient(client.api_client).build_image(".", "n"))
+
+
 def sync_face() -> None:
     """The same, without await."""
     reveal_type(prime_sync.APIClient(api_key="k"))
