@@ -222,6 +222,34 @@ async def test_checkpoints_are_bounded(tmp_path: Path) -> None:
         await boxes.end_all()
 
 
+async def test_a_disk_that_is_nearly_full(isolated: Boxes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The floor under the free space holds for checkpoints too; the sandbox goes on."""
+    box = await isolated.running()
+    monkeypatch.setattr("prime_async.server.sandboxes.checkpoints.FREE_BYTES", 2**62)
+    made = (await isolated.post(f"/sandbox/{box}/checkpoints")).json["id"]
+    found = await settled(isolated, made)
+    assert found["state"] == "FAILED"
+    assert "the machine's disk has less than" in found["error"]
+    monkeypatch.undo()
+    await checkpoint(isolated, box)
+
+
+async def test_an_archive_that_was_spoilt_is_not_restored_by_half(isolated: Boxes) -> None:
+    """Cut or missing: the sandbox ends with the reason, and nothing of it is left."""
+    box = await isolated.running()
+    await isolated.sh(box, "head -c 1000000 /dev/urandom > /app/f")
+    made = (await checkpoint(isolated, box))["id"]
+    parts = isolated.platform.parts.sandboxes
+    os.truncate(parts.checkpoints.archive(made), 500_000)
+    for _ in range(2):
+        broken = await isolated.create(docker_image=None, checkpoint_id=made)
+        found = await isolated.until(broken, "ERROR")
+        assert found["errorType"] == "START_FAILED"
+        assert "files" in found["errorMessage"]
+        assert not (isolated.platform.config.sandboxes_dir / broken).exists()
+        parts.checkpoints.archive(made).unlink(missing_ok=True)
+
+
 async def test_a_restored_root_cannot_lead_the_platform_astray(
     isolated: Boxes, tmp_path: Path
 ) -> None:

@@ -252,6 +252,22 @@ async def test_a_sandbox_that_ends_cuts_what_is_open(isolated: Boxes) -> None:
             await response.content.read()
 
 
+async def test_a_platform_that_ends_does_not_wait_for_streams(tmp_path: Path) -> None:
+    """It cuts them, however long it would let requests go on."""
+    limits = {"shutdown_seconds": 3600.0}
+    async with running_platform(tmp_path, limits=limits) as running, Boxes(running) as boxes:
+        box = await serving(boxes)
+        made = await expose(boxes, box)
+        async with outsider() as session, session.get(f"{made['url']}slow") as response:
+            assert await response.content.readline() == b"piece 0\n"
+            with anyio.fail_after(60):
+                await running.server.stop()
+            with pytest.raises(aiohttp.ClientError):
+                await response.content.read()
+    async with running_platform(tmp_path) as running, Boxes(running) as boxes:
+        await boxes.end_all()
+
+
 async def test_tcp_is_a_port_of_this_machine(isolated: Boxes) -> None:
     """Bytes both ways, an end of input in between; gone with the exposure and the sandbox."""
     box = await isolated.running()
