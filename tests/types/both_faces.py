@@ -54,18 +54,6 @@ async def async_sandboxes(client: prime_async.AsyncSandboxClient) -> None:
     reveal_type(await prime_async.AsyncImageClient(client.api_client).build_image(".", "n"))
 
 
-def sync_sandboxes(client: prime_sync.SandboxClient) -> None:
-    """The same, without await."""
-    reveal_type(client.volumes)
-    reveal_type(client.volumes.iter())
-    reveal_type(client.volumes.publish("b", "v"))
-    reveal_type(client.list_checkpoints("b"))
-    reveal_type(client.wait_for_checkpoint("c"))
-    reveal_type(client.set_network("b", allow=["*"]))
-    reveal_type(client.expose("b", 80))
-    reveal_type(prime_sync.ImageClient(client.api_client).build_image(".", "n"))
-
-
 def sync_face() -> None:
     """The same, without await."""
     reveal_type(prime_sync.APIClient(api_key="k"))
@@ -91,6 +79,18 @@ def sync_face() -> None:
         reveal_type(client.get_hosted_logs("e"))
         reveal_type(client.iter_hosted_logs("e", tail=5))
         reveal_type(client.push_run(Path("run"), on_evaluation=lambda e, n: None))
+
+
+def sync_sandboxes(client: prime_sync.SandboxClient) -> None:
+    """The same, without await."""
+    reveal_type(client.volumes)
+    reveal_type(client.volumes.iter())
+    reveal_type(client.volumes.publish("b", "v"))
+    reveal_type(client.list_checkpoints("b"))
+    reveal_type(client.wait_for_checkpoint("c"))
+    reveal_type(client.set_network("b", allow=["*"]))
+    reveal_type(client.expose("b", 80))
+    reveal_type(prime_sync.ImageClient(client.api_client).build_image(".", "n"))
 
 
 def mistakes(api: prime_async.AsyncAPIClient) -> None:
