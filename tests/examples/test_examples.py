@@ -13,6 +13,10 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
+    "background_jobs.py": (
+        r"(epoch \d: loss \d\.\d{4}\n){5}0\.1 1\.2285 epoch 4: loss 3\.1381\n"
+        r"0\.5 2\.9062 epoch 4: loss 0\.0088\n0\.9 3\.0000 epoch 4: loss 0\.0000\n"
+    ),
     "plain_script.py": (
         r"20 samples stored; sums-tiny is evaluation \S+\n"
         r"20 samples stored; it holds 20, \{'reward': 0\.5\}\n"
