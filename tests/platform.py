@@ -9,6 +9,7 @@ again on the same data and port.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import queue
 import signal
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -177,8 +179,17 @@ class ProcessPlatform:
         return self.start()
 
     def __exit__(self, *exc_info: object) -> None:
+        self._end_sandboxes()
         self.kill()
         _remove_folder_of(self._config.unix_socket)
+
+    def _end_sandboxes(self) -> None:
+        """They would outlive it, as they are meant to."""
+        if self._process is None:
+            return
+        request = urllib.request.Request(f"{self.api}/local/end-all", b"", self.headers)
+        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=READY_SECONDS):
+            pass
 
     def _end(self, number: int) -> None:
         process, self._process = self._process, None

@@ -29,10 +29,10 @@ REQUEST = CreateSandboxRequest(
 )
 
 
-@pytest.fixture
-def platform(tmp_path: Path) -> Iterator[ProcessPlatform]:
-    """A platform in a process of its own."""
-    with ProcessPlatform(tmp_path) as running:
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessPlatform]:
+    """A platform in a process of its own, for all tests."""
+    with ProcessPlatform(tmp_path_factory.mktemp("embedded")) as running:
         yield running
 
 
