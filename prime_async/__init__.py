@@ -371,6 +371,9 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.jobs.models import (
         JobOutputChunk as JobOutputChunk,
     )
+    from prime_async.sandboxes.jobs.stats import (
+        BackgroundJobStats as BackgroundJobStats,
+    )
     from prime_async.sandboxes.models import (
         BatchSandboxStatusResponse as BatchSandboxStatusResponse,
     )
@@ -455,9 +458,6 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.requests import (
         VolumeMount as VolumeMount,
     )
-    from prime_async.sandboxes.stats import (
-        SandboxClientStats as SandboxClientStats,
-    )
     from prime_async.sandboxes.storage import (
         AsyncSandboxFiles as AsyncSandboxFiles,
     )
@@ -496,6 +496,7 @@ __all__ = [
     "BackgroundJob",
     "BackgroundJobInfo",
     "BackgroundJobLookupError",
+    "BackgroundJobStats",
     "BackgroundJobStatus",
     "BackgroundJobStatusSnapshot",
     "BackgroundJobTimeoutError",
@@ -587,7 +588,6 @@ __all__ = [
     "Sandbox",
     "SandboxBulkWaitError",
     "SandboxCheckpoint",
-    "SandboxClientStats",
     "SandboxEgressPolicy",
     "SandboxFileNotFoundError",
     "SandboxFileTooLargeError",
@@ -656,6 +656,7 @@ __getattr__, __dir__ = lazy_exports(
         "BackgroundJob": "prime_async.sandboxes.jobs.models",
         "BackgroundJobInfo": "prime_async.sandboxes.jobs.models",
         "BackgroundJobLookupError": "prime_async.sandboxes.job_models",
+        "BackgroundJobStats": "prime_async.sandboxes.jobs.stats",
         "BackgroundJobStatus": "prime_async.sandboxes.jobs.models",
         "BackgroundJobStatusSnapshot": "prime_async.sandboxes.job_models",
         "BackgroundJobTimeoutError": "prime_async.errors",
@@ -747,7 +748,6 @@ __getattr__, __dir__ = lazy_exports(
         "Sandbox": "prime_async.sandboxes.models",
         "SandboxBulkWaitError": "prime_async.errors",
         "SandboxCheckpoint": "prime_async.sandboxes.checkpoint_models",
-        "SandboxClientStats": "prime_async.sandboxes.stats",
         "SandboxEgressPolicy": "prime_async.sandboxes.models",
         "SandboxFileNotFoundError": "prime_async.errors",
         "SandboxFileTooLargeError": "prime_async.errors",

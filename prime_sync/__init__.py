@@ -128,6 +128,7 @@ if TYPE_CHECKING:
         BackgroundJobStatus,
         JobOutputChunk,
     )
+    from prime_async.sandboxes.jobs.stats import BackgroundJobStats
     from prime_async.sandboxes.models import (
         BatchSandboxStatusResponse,
         BulkDeleteSandboxResponse,
@@ -155,7 +156,6 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.output import OutputLine
     from prime_async.sandboxes.pace import TransferProgress
     from prime_async.sandboxes.requests import CreateSandboxRequest, StartCommand, VolumeMount
-    from prime_async.sandboxes.stats import SandboxClientStats
     from prime_async.sandboxes.treerules import SkippedEntry, TreeTransfer
     from prime_async.transport import RetryPolicy
     from prime_sync._iterators import CloseableIterator
@@ -185,6 +185,7 @@ __all__ = [
     "BackgroundJob",
     "BackgroundJobInfo",
     "BackgroundJobLookupError",
+    "BackgroundJobStats",
     "BackgroundJobStatus",
     "BackgroundJobStatusSnapshot",
     "BackgroundJobTimeoutError",
@@ -284,7 +285,6 @@ __all__ = [
     "SandboxCheckpoint",
     "SandboxCheckpoints",
     "SandboxClient",
-    "SandboxClientStats",
     "SandboxCommands",
     "SandboxControl",
     "SandboxEgressPolicy",
@@ -346,6 +346,7 @@ __getattr__, __dir__ = lazy_exports(
         "BackgroundJob": "prime_async.sandboxes.jobs.models",
         "BackgroundJobInfo": "prime_async.sandboxes.jobs.models",
         "BackgroundJobLookupError": "prime_async.sandboxes.job_models",
+        "BackgroundJobStats": "prime_async.sandboxes.jobs.stats",
         "BackgroundJobStatus": "prime_async.sandboxes.jobs.models",
         "BackgroundJobStatusSnapshot": "prime_async.sandboxes.job_models",
         "BackgroundJobTimeoutError": "prime_async.errors",
@@ -445,7 +446,6 @@ __getattr__, __dir__ = lazy_exports(
         "SandboxCheckpoint": "prime_async.sandboxes.checkpoint_models",
         "SandboxCheckpoints": "prime_sync.sandboxes",
         "SandboxClient": "prime_sync.sandboxes",
-        "SandboxClientStats": "prime_async.sandboxes.stats",
         "SandboxCommands": "prime_sync.sandboxes",
         "SandboxControl": "prime_sync.sandboxes",
         "SandboxEgressPolicy": "prime_async.sandboxes.models",

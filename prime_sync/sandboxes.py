@@ -39,6 +39,7 @@ from prime_async.sandboxes.jobs.models import (
     BackgroundJobStatus,
     JobOutputChunk,
 )
+from prime_async.sandboxes.jobs.stats import BackgroundJobStats
 from prime_async.sandboxes.models import (
     BatchSandboxStatusResponse,
     BulkDeleteSandboxResponse,
@@ -69,7 +70,6 @@ from prime_async.sandboxes.pace import OnProgress, TransferProgress
 from prime_async.sandboxes.processes import AsyncProcessStream, AsyncSandboxProcess
 from prime_async.sandboxes.requests import CreateSandboxRequest, StartCommand, VolumeMount
 from prime_async.sandboxes.running import OnOutput
-from prime_async.sandboxes.stats import SandboxClientStats
 from prime_async.sandboxes.storage import AsyncSandboxFiles
 from prime_async.sandboxes.treerules import SkippedEntry, TreeTransfer
 from prime_async.sandboxes.volumes import MAX_PAGE, AsyncVolumes
@@ -86,6 +86,7 @@ __all__ = [
     "BackgroundJob",
     "BackgroundJobInfo",
     "BackgroundJobLookupError",
+    "BackgroundJobStats",
     "BackgroundJobStatus",
     "BackgroundJobStatusSnapshot",
     "BatchBackgroundJobStatusResponse",
@@ -118,7 +119,6 @@ __all__ = [
     "SandboxCheckpoint",
     "SandboxCheckpoints",
     "SandboxClient",
-    "SandboxClientStats",
     "SandboxCommands",
     "SandboxControl",
     "SandboxEgressPolicy",
@@ -703,8 +703,8 @@ class SandboxCommands(SandboxControl):
         Raises:
             UsageError: an argument is wrong; before anything is sent.
             CommandTimeoutError: its time was over.
-            SandboxNotRunningError: the sandbox has ended; the child of its reason.
-            SandboxNotFoundError: there is no such sandbox.
+            SandboxNotRunningError: the sandbox has ended; the child of its reason. With the
+                ``error_type`` ``SANDBOX_NOT_FOUND`` there is none of this id.
             APIError: it could not be run; ``.ambiguous`` when it may have been.
         """
         mail = Mailbox()
@@ -771,7 +771,7 @@ class SandboxCommands(SandboxControl):
             timeout: seconds it has to start; default 60. It may run for a day.
 
         Raises:
-            UsageError, SandboxNotRunningError, SandboxNotFoundError: as :meth:`execute_command`.
+            UsageError, SandboxNotRunningError: as :meth:`execute_command`.
             APIError: it could not be started.
         """
         return SandboxProcess._from_async(
@@ -1128,7 +1128,7 @@ class SandboxJobs(SandboxFiles):
             background_job_output_cache_bytes=background_job_output_cache_bytes,
         )
 
-    def stats(self) -> SandboxClientStats:
+    def stats(self) -> BackgroundJobStats:
         """Return the counters of this client's background jobs."""
         return self._async.stats()
 

@@ -74,6 +74,9 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.jobs.models import (
         JobOutputChunk as JobOutputChunk,
     )
+    from prime_async.sandboxes.jobs.stats import (
+        BackgroundJobStats as BackgroundJobStats,
+    )
     from prime_async.sandboxes.models import (
         BatchSandboxStatusResponse as BatchSandboxStatusResponse,
     )
@@ -158,9 +161,6 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.requests import (
         VolumeMount as VolumeMount,
     )
-    from prime_async.sandboxes.stats import (
-        SandboxClientStats as SandboxClientStats,
-    )
     from prime_async.sandboxes.storage import (
         AsyncSandboxFiles as AsyncSandboxFiles,
     )
@@ -190,6 +190,7 @@ __all__ = [
     "BackgroundJob",
     "BackgroundJobInfo",
     "BackgroundJobLookupError",
+    "BackgroundJobStats",
     "BackgroundJobStatus",
     "BackgroundJobStatusSnapshot",
     "BatchBackgroundJobStatusResponse",
@@ -217,7 +218,6 @@ __all__ = [
     "SSHSession",
     "Sandbox",
     "SandboxCheckpoint",
-    "SandboxClientStats",
     "SandboxEgressPolicy",
     "SandboxListResponse",
     "SandboxStatus",
@@ -251,6 +251,7 @@ __getattr__, __dir__ = lazy_exports(
         "BackgroundJob": "prime_async.sandboxes.jobs.models",
         "BackgroundJobInfo": "prime_async.sandboxes.jobs.models",
         "BackgroundJobLookupError": "prime_async.sandboxes.job_models",
+        "BackgroundJobStats": "prime_async.sandboxes.jobs.stats",
         "BackgroundJobStatus": "prime_async.sandboxes.jobs.models",
         "BackgroundJobStatusSnapshot": "prime_async.sandboxes.job_models",
         "BatchBackgroundJobStatusResponse": "prime_async.sandboxes.job_models",
@@ -278,7 +279,6 @@ __getattr__, __dir__ = lazy_exports(
         "SSHSession": "prime_async.sandboxes.network_models",
         "Sandbox": "prime_async.sandboxes.models",
         "SandboxCheckpoint": "prime_async.sandboxes.checkpoint_models",
-        "SandboxClientStats": "prime_async.sandboxes.stats",
         "SandboxEgressPolicy": "prime_async.sandboxes.models",
         "SandboxListResponse": "prime_async.sandboxes.models",
         "SandboxStatus": "prime_async.sandboxes.models",

@@ -87,7 +87,7 @@ class AsyncSandboxControl(AsyncResourceClient):
         check_range("max_connections", max_connections, 1)
         self._background = Background()
         self._gateway = Gateway(self._api, max_connections, self._background)
-        self._statuses = Statuses(self._api)
+        self._statuses = Statuses(self._api, self._background)
         self._phase = random.uniform(0, 10)  # noqa: S311 - spreads load, guards nothing
         self._joins = LanJoins(self._api, self._background)
         self._live = LiveSandboxes(max_live)

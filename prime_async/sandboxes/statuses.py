@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 import anyio
@@ -17,6 +16,7 @@ from prime_async.errors import (
     UsageError,
 )
 from prime_async.requests import read_record
+from prime_async.sandboxes.background import Background
 from prime_async.sandboxes.coalescer import Coalescer
 from prime_async.sandboxes.gateway import sandbox_not_found
 from prime_async.sandboxes.models import (
@@ -25,11 +25,11 @@ from prime_async.sandboxes.models import (
     SandboxStatusLookupError,
     SandboxStatusSnapshot,
 )
+from prime_async.sandboxes.refusals import Refusals
 from prime_async.transport import Replay, path_segment
 
 __all__ = ["Statuses", "check_ids"]
 
-_ASK_AGAIN = 60.0  # a refusal may be a passing fault of a proxy: batching comes back
 _ONE_BY_ONE = 10
 
 
@@ -51,12 +51,14 @@ def check_ids(field: str, sandbox_ids: Sequence[str], *, most: int | None = None
 
 
 class Statuses:
-    """Looks statuses up for one client."""
+    """Looks statuses up for one client; ``background`` owns the task that does."""
 
-    def __init__(self, api: AsyncAPIClient) -> None:
+    def __init__(self, api: AsyncAPIClient, background: Background) -> None:
         self._api = api
-        self._unsupported_until = 0.0
-        self._coalescer: Coalescer[str, SandboxStatusSnapshot] = Coalescer(self._fetch)
+        self._refusals = Refusals()
+        self._coalescer: Coalescer[str, SandboxStatusSnapshot] = Coalescer(
+            self._fetch, background, name="sandbox statuses"
+        )
 
     async def one(self, sandbox_id: str) -> SandboxStatusSnapshot:
         """Return one status, asked for together with those that others wait for.
@@ -64,15 +66,19 @@ class Statuses:
         Raises:
             APIError: it cannot be told; names id, code and message.
         """
+        await self._api.connect()
         return await self._coalescer.get(sandbox_id)
 
     async def many(self, sandbox_ids: list[str]) -> BatchSandboxStatusResponse:
         """Return the statuses of at most 100 sandboxes, in one request where that is possible."""
-        if time.monotonic() >= self._unsupported_until:
+        if self._refusals.worth_a_try:
             try:
-                return await self.batch(sandbox_ids)
+                answer = await self.batch(sandbox_ids)
             except BatchStatusUnsupportedError:
-                self._unsupported_until = time.monotonic() + _ASK_AGAIN
+                self._refusals.refused()
+            else:
+                self._refusals.accepted()
+                return answer
         return await self._one_by_one(sandbox_ids)
 
     async def batch(self, sandbox_ids: list[str]) -> BatchSandboxStatusResponse:

@@ -142,7 +142,7 @@ async def test_statuses_are_asked_one_by_one_where_the_platform_cannot(
     assert [error.code for error in answer.errors] == ["NOT_FOUND"]
     await client.get_sandbox_statuses([box])
     assert len(double.requests("POST", ":batchGet")) == 1
-    client._statuses._unsupported_until = 0.0
+    client._statuses._refusals._until = 0.0
     double.batch = True
     await client.get_sandbox_statuses([box])
     assert len(double.requests("POST", ":batchGet")) == 2

@@ -42,6 +42,23 @@ async def async_face() -> None:
         reveal_type(await client.push_run(Path("run"), on_evaluation=lambda e, n: None))
 
 
+async def async_jobs(client: prime_async.AsyncSandboxClient) -> None:
+    """Background jobs."""
+    job = await client.start_background_job("b", "c")
+    reveal_type(job)
+    reveal_type(await client.get_background_job("b", job))
+    reveal_type(await client.get_background_job_status("b", job))
+    reveal_type(await client.get_background_jobs([job]))
+    reveal_type(await client.get_background_job_statuses((job,)))
+    reveal_type(await client.run_background_job("b", "c", detach=True))
+    reveal_type(await client.wait_background_jobs([job]))
+    reveal_type(client.as_completed([job]))
+    reveal_type(client.follow_background_job(job))
+    reveal_type(await client.cancel_background_job(job))
+    reveal_type(await client.list_background_jobs("b"))
+    reveal_type(client.stats())
+
+
 async def async_sandboxes(client: prime_async.AsyncSandboxClient) -> None:
     """What is around sandboxes, and images."""
     reveal_type(client.volumes)
@@ -79,6 +96,23 @@ def sync_face() -> None:
         reveal_type(client.get_hosted_logs("e"))
         reveal_type(client.iter_hosted_logs("e", tail=5))
         reveal_type(client.push_run(Path("run"), on_evaluation=lambda e, n: None))
+
+
+def sync_jobs(client: prime_sync.SandboxClient) -> None:
+    """The same, without await."""
+    job = client.start_background_job("b", "c")
+    reveal_type(job)
+    reveal_type(client.get_background_job("b", job))
+    reveal_type(client.get_background_job_status("b", job))
+    reveal_type(client.get_background_jobs([job]))
+    reveal_type(client.get_background_job_statuses((job,)))
+    reveal_type(client.run_background_job("b", "c", detach=True))
+    reveal_type(client.wait_background_jobs([job]))
+    reveal_type(client.as_completed([job]))
+    reveal_type(client.follow_background_job(job))
+    reveal_type(client.cancel_background_job(job))
+    reveal_type(client.list_background_jobs("b"))
+    reveal_type(client.stats())
 
 
 def sync_sandboxes(client: prime_sync.SandboxClient) -> None:

@@ -29,7 +29,7 @@ from prime_async.sandboxes.jobs.owned import OwnedJob
 from prime_async.sandboxes.jobs.seen import Seen, snapshot_of
 from prime_async.sandboxes.jobs.statuses import JobStatuses
 from prime_async.sandboxes.jobs.waiting import Endings, full_status, read_outputs, wait_for_all
-from prime_async.sandboxes.stats import SandboxClientStats
+from prime_async.sandboxes.jobs.stats import BackgroundJobStats
 from prime_async.sandboxes.storage import AsyncSandboxFiles
 from prime_async.transport import check_timeout, deadline, path_segment
 
@@ -97,10 +97,10 @@ class AsyncSandboxJobs(AsyncSandboxFiles):
         self._outputs = JobOutput(self._gateway, self._background, limits)
         self._jobs = JobStatuses(self._api, self._gateway, self._statuses, self._background)
 
-    def stats(self) -> SandboxClientStats:
+    def stats(self) -> BackgroundJobStats:
         """Return the counters of this client's background jobs."""
         looks, cache = self._jobs.looks, self._outputs.cache
-        return SandboxClientStats(
+        return BackgroundJobStats(
             requests=self._jobs.requests + self._outputs.requests,
             batches=looks.batches,
             mean_keys_per_batch=looks.keys / looks.batches if looks.batches else 0.0,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["SandboxClientStats"]
+__all__ = ["BackgroundJobStats"]
 
 
-class SandboxClientStats(msgspec.Struct, frozen=True, kw_only=True):
+class BackgroundJobStats(msgspec.Struct, frozen=True, kw_only=True):
     """What a client has done so far for its background jobs.
 
     Attributes:
