@@ -25,6 +25,7 @@ from prime_async.server.routes import (
     exposures,
     gateway_commands,
     gateway_files,
+    gateway_trees,
     hosted,
     identity,
     local,
@@ -71,6 +72,7 @@ API_ENDPOINTS: tuple[Endpoint, ...] = (
 GATEWAY_ENDPOINTS: tuple[Endpoint, ...] = (
     *gateway_commands.ENDPOINTS,
     *gateway_files.ENDPOINTS,
+    *gateway_trees.ENDPOINTS,
 )
 ROOT_ENDPOINTS: tuple[Endpoint, ...] = service.ENDPOINTS
 

@@ -30,7 +30,7 @@ __all__ = [
 
 FEATURES = (
     "idempotency, sample-ranges, sandbox-leases, "
-    "resumable-uploads, file-info, start-many, auth-batch"
+    "resumable-uploads, file-info, file-trees, start-many, auth-batch"
 )
 """What this server can do beyond the official wire, told on every answer."""
 

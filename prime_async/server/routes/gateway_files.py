@@ -22,7 +22,7 @@ from prime_async.server.sandboxes.gateway import guarded
 from prime_async.server.sandboxes.ranges import Span, etag_of, requested_span
 from prime_async.server.sandboxes.windows import require_length, window_pieces
 
-__all__ = ["ENDPOINTS"]
+__all__ = ["ENDPOINTS", "FileQuery", "counted", "file_endpoint", "raw_body"]
 
 _PIECE = 256 * 1024
 _LINES = 256
@@ -70,7 +70,7 @@ async def upload(call: Call, live: Live) -> Reply:
     query: FileQuery = call.query
     chunks = _form_file(call)
     info = await call.platform.sandboxes.transfers.whole(
-        live, query.path, _counted(call, chunks), sha256=None, mode=_MODE
+        live, query.path, counted(call, chunks), sha256=None, mode=_MODE
     )
     return answer(await _uploaded(call, live, info))
 
@@ -89,7 +89,7 @@ async def upload_part(call: Call, live: Live) -> Reply:
         live,
         call.path["upload_id"],
         query.path,
-        _counted(call, _raw(call)),
+        counted(call, raw_body(call)),
         offset=query.offset,
         sha256=None,
         final=final,
@@ -260,12 +260,13 @@ async def _form_file(call: Call) -> AsyncIterator[bytes]:
     raise invalid(["body", "file"], "Field required", "missing")
 
 
-async def _raw(call: Call) -> AsyncIterator[bytes]:
+async def raw_body(call: Call) -> AsyncIterator[bytes]:
+    """The bytes of a body as they arrive."""
     while piece := await call.request.content.readany():
         yield piece
 
 
-async def _counted(call: Call, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def counted(call: Call, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The same bytes; silence, and a body that is cut, are refused."""
     idle = call.platform.config.limits.body_idle_seconds
     try:
@@ -290,7 +291,7 @@ _CLOSE = {"Connection": "close"}
 _REFUSALS = {401: ErrorAnswer, 404: ErrorAnswer, 409: ErrorAnswer, 410: ErrorAnswer}
 
 
-def _file(
+def file_endpoint(
     method: str,
     path: str,
     inside: Any,
@@ -298,6 +299,7 @@ def _file(
     answers: dict[int, Any],
     query: type[Struct] | None = FileQuery,
 ) -> Endpoint:
+    """An endpoint for what is done with a file of a live sandbox."""
     return Endpoint(
         method,
         path,
@@ -311,8 +313,10 @@ def _file(
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    _file("POST", "/upload", upload, "Write a file from a form", {200: models.FileUploadResponse}),
-    _file(
+    file_endpoint(
+        "POST", "/upload", upload, "Write a file from a form", {200: models.FileUploadResponse}
+    ),
+    file_endpoint(
         "PUT",
         "/uploads/{upload_id}",
         upload_part,
@@ -320,7 +324,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         {200: models.FileUploadResponse, 202: Received, 411: ErrorAnswer},
         PartQuery,
     ),
-    _file(
+    file_endpoint(
         "GET",
         "/uploads/{upload_id}",
         upload_state,
@@ -328,9 +332,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         {200: Received},
         None,
     ),
-    _file("DELETE", "/uploads/{upload_id}", abandon_upload, "Give an upload up", {204: None}, None),
-    _file("GET", "/download", download, "Stream a file", {200: None, 206: None, 416: ErrorAnswer}),
-    _file(
+    file_endpoint(
+        "DELETE", "/uploads/{upload_id}", abandon_upload, "Give an upload up", {204: None}, None
+    ),
+    file_endpoint(
+        "GET", "/download", download, "Stream a file", {200: None, 206: None, 416: ErrorAnswer}
+    ),
+    file_endpoint(
         "GET",
         "/read-file",
         read_file,
@@ -338,6 +346,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         {200: models.ReadFileResponse, 413: ErrorAnswer},
         WindowQuery,
     ),
-    _file("GET", "/list-files", list_files, "List a folder, JSON lines", {200: str}, ListQuery),
-    _file("GET", "/file-info", file_info, "What is at a path", {200: models.FileInfo}),
+    file_endpoint(
+        "GET", "/list-files", list_files, "List a folder, JSON lines", {200: str}, ListQuery
+    ),
+    file_endpoint("GET", "/file-info", file_info, "What is at a path", {200: models.FileInfo}),
 )
