@@ -32,7 +32,9 @@ command -p mkdir "$d/claim" 2>/dev/null || {
   test -d "$d/claim" && echo started && exit
   command -p mkdir "$d/claim"; exit 1
 }
-echo $$ >"$d/pid" || { command -p rmdir "$d/claim"; exit 1; }
+{ : >"$p.stdout.log" >"$p.stderr.log" && echo $$ >"$d/pid"; } || {
+  command -p rmdir "$d/claim"; exit 1
+}
 echo started
 exec >/dev/null 2>&1
 set -m
@@ -81,10 +83,10 @@ fi
 over() { ended >/dev/null || ! lives; }
 tell() { kill -"$1" -- "-$g" 2>/dev/null; }
 until_over() { n=$1; while ! over && test "$n" -gt 0; do command -p sleep 0.1; n=$((n - 1)); done; }
-tell TERM; until_over {grace}; s=143
-if ! over; then tell KILL; until_over 30; s=137; fi
+tell TERM; until_over {grace}; k=143
+if ! over; then tell KILL; until_over 30; k=137; fi
 if ! over; then kill -KILL "$q" 2>/dev/null; until_over 10; fi
-if ! lives && ! ended >/dev/null; then echo $s >"$p.exit"; fi
+if ! lives && ! ended >/dev/null; then echo $k >"$p.exit"; fi
 look
 """
 

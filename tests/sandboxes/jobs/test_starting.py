@@ -180,6 +180,21 @@ async def test_cancelling_ends_the_whole_group(client: AsyncSandboxClient, where
         await client.cancel_background_job(BackgroundJob.of(where, "0123ffff"))
 
 
+async def test_a_job_of_the_official_client_is_ended_too(
+    client: AsyncSandboxClient, box: str
+) -> None:
+    """It has no group of its own, and its shell goes with it: the exit code is written for it."""
+    stem = "/tmp/job_0000beef"
+    inner = f"echo $$ > {stem}.launch/pid; (sleep 60); echo $? > {stem}.exit"
+    launch = f"mkdir {stem}.launch; nohup sh -c '{inner}' </dev/null >/dev/null 2>&1 &"
+    await client.execute_command(box, launch)
+    job = BackgroundJob.of(box, "0000beef")
+    await until(lambda: Path(f"{stem}.launch/pid").exists())
+    assert not (await client.get_background_job_status(box, job)).completed
+    assert (await client.cancel_background_job(job)).exit_code == 143
+    assert Path(f"{stem}.exit").read_text() == "143\n"
+
+
 def _is_zombie(pid: str) -> bool:
     return Path(f"/proc/{pid}/cmdline").read_bytes() == b""
 
