@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio
@@ -29,6 +30,7 @@ class Tasks:
     def __init__(self) -> None:
         self._group: TaskGroup | None = None
         self._owner: asyncio.Task[None] | None = None
+        self._handed: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
 
     async def open(self) -> None:
         """Start taking work."""
@@ -47,14 +49,19 @@ class Tasks:
     def start(
         self, work: Callable[[Unpack[Arguments]], Awaitable[None]], *args: *Arguments
     ) -> None:
-        """Run something in the background; an error of it is logged.
+        """Run something in the background; an error of it is logged. May be called from a callback of
+        the event loop too.
 
         Raises:
             RequestError: 503, the platform is shutting down.
         """
         if self._group is None:
             raise RequestError(503, "shutting_down", "the platform is shutting down")
-        self._group.start_soon(_logged, work, *args)
+        if asyncio.current_task() is None:
+            # A task group takes work from tasks only: the owner passes this on.
+            self._handed.put_nowait(partial(work, *args))
+        else:
+            self._group.start_soon(_logged, work, *args)
 
     async def finish(
         self, work: Callable[[Unpack[Arguments]], Awaitable[Result]], *args: *Arguments
@@ -84,12 +91,13 @@ class Tasks:
     async def _own(self, opened: asyncio.Event) -> None:
         async with anyio.create_task_group() as self._group:
             opened.set()
-            await anyio.sleep_forever()
+            while True:
+                self._group.start_soon(_logged, await self._handed.get())
 
 
 async def _logged(work: Callable[[Unpack[Arguments]], Awaitable[None]], *args: *Arguments) -> None:
     try:
         await work(*args)
     except Exception as error:
-        name = getattr(work, "__qualname__", repr(work))
+        name = getattr(getattr(work, "func", work), "__qualname__", repr(work))
         log_event(logging.ERROR, "background_work_failed", work=name, error=error)

@@ -151,7 +151,7 @@ async def test_a_launcher_that_is_killed_loses_its_commands(isolating: Bubblewra
     assert (await sh(box, "echo fine")).stdout == "fine\n"
 
     async def gone() -> bool:
-        return (await sh(box, "pgrep -c sleep")).stdout == "0\n"
+        return (await sh(box, "pgrep -f 'sleep 30'")).stdout == ""
 
     await until(gone)
 

@@ -9,7 +9,7 @@ import signal
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import anyio
@@ -17,6 +17,7 @@ import anyio
 from prime_async.connect import Code
 from prime_async.sandboxes.wire import Ended, SessionInfo, StartRequest
 from prime_async.sandboxes.wire import Session as Selector
+from prime_async.server.failures import RequestError
 from prime_async.server.runtimes.errors import StdinClosedError
 from prime_async.server.runtimes.protocol import (
     CommandExit,
@@ -167,9 +168,6 @@ class Session:
         return SessionInfo(self.request.command, self.command.pid, self.uuid)
 
 
-_Work = Callable[[Session], Awaitable[None]]
-
-
 class Sessions:
     """All commands of a sandbox.
 
@@ -187,8 +185,6 @@ class Sessions:
         self._named: OrderedDict[str, Session] = OrderedDict()
         self._starting: dict[str, anyio.Event] = {}
         self._kept: deque[tuple[float, Session]] = deque()
-        self._errands: asyncio.Queue[tuple[_Work, Session] | None] = asyncio.Queue()
-        self._served = False
 
     @property
     def count(self) -> int:
@@ -229,9 +225,6 @@ class Sessions:
             raise refusal(
                 Code.RESOURCE_EXHAUSTED, f"{self._limit} commands run in this sandbox already"
             )
-        if not self._served:
-            self._tasks.start(self._run_errands)
-            self._served = True
         command = await self._running.exec(exec_spec(request))
         session = Session(request, command)
         self._open.add(session)
@@ -279,19 +272,14 @@ class Sessions:
             await self.discard(session)
         self._named.clear()
         self._kept.clear()
-        self._errands.put_nowait(None)
 
     def _running_now(self) -> Iterator[Session]:
         return (session for session in self._open if session.end is None)
 
-    async def _run_errands(self) -> None:
-        """Start what the ends of commands, which are told outside of any task, give to do."""
-        while (errand := await self._errands.get()) is not None:
-            work, session = errand
+    def _in_background(self, work: Callable[[Session], Awaitable[None]], session: Session) -> None:
+        """Do something for which nobody waits; a platform that ends does it by itself."""
+        with suppress(RequestError):
             self._tasks.start(work, session)
-
-    def _in_background(self, work: _Work, session: Session) -> None:
-        self._errands.put_nowait((work, session))
 
     async def _expire(self, session: Session) -> None:
         """Its time is over."""
