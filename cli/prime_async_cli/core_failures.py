@@ -146,7 +146,7 @@ def _details(error: errors.PrimeError) -> dict[str, Any]:
         "line",
         "column",
     )
-    names += ("sandbox_id", "error_type")
+    names += ("sandbox_id", "error_type", "checkpoint_id", "network_id", "build_id")
     details = {name: getattr(error, name, None) for name in names}
     if isinstance(error, errors.ValidationError) and error.errors:
         details["errors"] = error.errors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 import anyio
@@ -26,12 +25,12 @@ from prime_async.sandboxes.checkpoint_models import (
     SandboxCheckpoint,
 )
 from prime_async.sandboxes.coalescer import BATCH, Coalescer
+from prime_async.sandboxes.refusals import Refusals
 from prime_async.transport import Replay, path_segment
 
 __all__ = ["CheckpointLookup", "check_checkpoint_ids", "checkpoint_path"]
 
 _LONGEST_ID = 64
-_ASK_AGAIN = 60.0  # a refusal may be a passing fault of a proxy: batching comes back
 _ONE_BY_ONE = 10
 
 
@@ -74,7 +73,7 @@ class CheckpointLookup:
 
     def __init__(self, api: AsyncAPIClient, background: Background) -> None:
         self._api = api
-        self._unsupported_until = 0.0
+        self._refusals = Refusals()
         self._looks: Coalescer[str, SandboxCheckpoint] = Coalescer(
             self._fetch, background, name="checkpoints"
         )
@@ -91,11 +90,14 @@ class CheckpointLookup:
 
     async def many(self, checkpoint_ids: list[str]) -> BatchCheckpointResponse:
         """Return at most 100, in one request where that is possible."""
-        if time.monotonic() >= self._unsupported_until:
+        if self._refusals.worth_a_try:
             try:
-                return await self._batch(checkpoint_ids)
+                answer = await self._batch(checkpoint_ids)
             except BatchStatusUnsupportedError:
-                self._unsupported_until = time.monotonic() + _ASK_AGAIN
+                self._refusals.refused()
+            else:
+                self._refusals.accepted()
+                return answer
         return await self._one_by_one(checkpoint_ids)
 
     async def until_durable(self, checkpoint_id: str) -> SandboxCheckpoint:

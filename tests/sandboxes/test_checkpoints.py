@@ -88,7 +88,7 @@ async def test_all_who_wait_are_asked_for_together(
 async def test_one_by_one_where_the_platform_knows_no_batch(
     extras: ExtrasDouble, wide: AsyncSandboxClient
 ) -> None:
-    """And the batch is not asked for again at every look."""
+    """And the batch is not asked for again at every look; but later, for it may come back."""
     extras.batch_checkpoints = False
     box = await wide.create(REQUEST)
     begun = await wide.checkpoint(box.id)
@@ -96,6 +96,10 @@ async def test_one_by_one_where_the_platform_knows_no_batch(
     found = await wide.get_checkpoints([begun.id, "ckpt_0"])
     assert (len(found.checkpoints), found.errors[0].checkpoint_id) == (1, "ckpt_0")
     assert len(extras.requests("POST", "checkpoints:batchGet")) == 1
+    wide._lookup._refusals._until = 0.0
+    extras.batch_checkpoints = True
+    await wide.get_checkpoints([begun.id])
+    assert len(extras.requests("POST", "checkpoints:batchGet")) == 2
 
 
 async def test_waiting_ends_with_the_reason(extras: ExtrasDouble, wide: AsyncSandboxClient) -> None:
