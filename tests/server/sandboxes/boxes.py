@@ -144,6 +144,15 @@ class Boxes(Wire):
         """Leave no sandbox behind."""
         assert (await self.post("/local/end-all")).status == 200
 
+    async def clear(self) -> None:
+        """Leave nothing of the sandboxes so far: no checkpoints or volumes either."""
+        await self.end_all()
+        for volume in (await self.get("/sandbox/volumes")).json["volumes"]:
+            assert (await self.delete(f"/sandbox/volumes/{volume['name']}")).status == 204
+        for sandbox_id in self._access:
+            await self.delete(f"/sandbox/{sandbox_id}/checkpoints")
+        self._access.clear()
+
     async def sh(self, sandbox_id: str, command: str) -> str:
         """Run a shell command that has to succeed; what it wrote."""
         if not self._access[sandbox_id]["is_vm"]:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.platform import RunningPlatform, running_platform
 from tests.server.clocks import FakeClock
@@ -41,11 +42,21 @@ async def boxes(platform: RunningPlatform, runtime: DoubleRuntime) -> AsyncItera
         yield made
 
 
-@pytest.fixture
-async def isolated(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Boxes]:
-    """HTTP to a platform whose sandboxes are real ones; they are gone in the end."""
-    async with running_platform(tmp_path, clock=clock) as running, Boxes(running) as made:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Boxes]:
+    """HTTP to one platform for all tests of a module, whose sandboxes are real ones."""
+    folder = tmp_path_factory.mktemp("shared")
+    async with running_platform(folder) as running, Boxes(running) as made:
         try:
             yield made
         finally:
             await made.end_all()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def isolated(shared: Boxes) -> AsyncIterator[Boxes]:
+    """The same, of which each test leaves nothing: no sandboxes, checkpoints or volumes."""
+    try:
+        yield shared
+    finally:
+        await shared.clear()

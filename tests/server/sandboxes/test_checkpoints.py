@@ -14,7 +14,7 @@ from tests.server.sandboxes.boxes import Boxes
 from tests.server.sandboxes.usable import needs_bubblewrap
 from tests.server.wire import Wire
 
-pytestmark = needs_bubblewrap
+pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
 
 OTHER_KEY = "pit_test_other_0123456789abcdef0123456789"
 
@@ -234,6 +234,7 @@ async def test_a_disk_that_is_nearly_full(isolated: Boxes, monkeypatch: pytest.M
     await checkpoint(isolated, box)
 
 
+@pytest.mark.slow
 async def test_an_archive_that_was_spoilt_is_not_restored_by_half(isolated: Boxes) -> None:
     """Cut or missing: the sandbox ends with the reason, and nothing of it is left."""
     box = await isolated.running()
@@ -293,7 +294,7 @@ async def test_what_its_user_closed_to_himself(isolated: Boxes) -> None:
 
 
 @pytest.mark.parametrize("ids", [[], ["a", "a"], [str(n) for n in range(101)], [""], ["x" * 65]])
-async def test_bad_look_ups_are_refused(boxes: Boxes, ids: list[str]) -> None:
+async def test_bad_look_ups_are_refused(isolated: Boxes, ids: list[str]) -> None:
     """None, one twice, more than 100, names that are none."""
-    reply = await boxes.post("/sandbox/checkpoints:batchGet", {"checkpoint_ids": ids})
+    reply = await isolated.post("/sandbox/checkpoints:batchGet", {"checkpoint_ids": ids})
     assert reply.status == 422

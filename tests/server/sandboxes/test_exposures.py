@@ -17,7 +17,7 @@ from tests.server.sandboxes.boxes import Boxes
 from tests.server.sandboxes.usable import needs_bubblewrap
 from tests.server.wire import Wire
 
-pytestmark = needs_bubblewrap
+pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
 
 OTHER_KEY = "pit_test_other_0123456789abcdef0123456789"
 
@@ -252,6 +252,7 @@ async def test_a_sandbox_that_ends_cuts_what_is_open(isolated: Boxes) -> None:
             await response.content.read()
 
 
+@pytest.mark.slow
 async def test_a_platform_that_ends_does_not_wait_for_streams(tmp_path: Path) -> None:
     """It cuts them, however long it would let requests go on."""
     limits = {"shutdown_seconds": 3600.0}

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from tests.platform import RunningPlatform
+from tests.platform import RunningPlatform, running_platform
 from tests.server.clocks import FakeClock
 from tests.server.sandboxes.boxes import Boxes
 from tests.server.sandboxes.test_life import advance
 from tests.server.sandboxes.usable import needs_bubblewrap
 from tests.server.wire import Wire
 
-pytestmark = needs_bubblewrap
+pytestmark = [needs_bubblewrap, pytest.mark.asyncio(loop_scope="module")]
 
 OTHER_KEY = "pit_test_other_0123456789abcdef0123456789"
 
@@ -119,23 +120,26 @@ async def test_an_exit_file_cannot_lead_out_of_the_sandbox(isolated: Boxes, tmp_
         [{"job_id": "0000000a"}],
     ],
 )
-async def test_bad_requests_are_refused(boxes: Boxes, jobs: list[Any]) -> None:
+async def test_bad_requests_are_refused(isolated: Boxes, jobs: list[Any]) -> None:
     """None, more than 100, one twice, names that are none."""
-    reply = await boxes.post("/sandbox/background-jobs/status:batchGet", {"jobs": jobs})
+    reply = await isolated.post("/sandbox/background-jobs/status:batchGet", {"jobs": jobs})
     assert reply.status == 422
 
 
-async def test_a_background_job_keeps_an_idle_sandbox(isolated: Boxes, clock: FakeClock) -> None:
+async def test_a_background_job_keeps_an_idle_sandbox(tmp_path: Path) -> None:
     """As long as it runs, nobody has to ask for anything; afterwards the time counts."""
-    working = await isolated.running(idle_timeout_minutes=1)
-    idle = await isolated.running(idle_timeout_minutes=1)
-    await isolated.launch(working, "0000000a", "sleep 100")
-    for _ in range(12):
-        await advance(clock, 15, 15)
-    assert (await isolated.until(idle, "TIMEOUT"))["terminationReason"] == "IDLE_TIMEOUT"
-    assert (await isolated.get(f"/sandbox/{working}")).json["status"] == "RUNNING"
-    await isolated.sh(working, "pkill -x sleep")
-    await finished(isolated, (working, "0000000a"))
-    for _ in range(12):
-        await advance(clock, 15, 15)
-    assert (await isolated.until(working, "TIMEOUT"))["terminationReason"] == "IDLE_TIMEOUT"
+    clock = FakeClock()
+    async with running_platform(tmp_path, clock=clock) as running, Boxes(running) as boxes:
+        working = await boxes.running(idle_timeout_minutes=1)
+        idle = await boxes.running(idle_timeout_minutes=1)
+        await boxes.launch(working, "0000000a", "sleep 100")
+        for _ in range(12):
+            await advance(clock, 15, 15)
+        assert (await boxes.until(idle, "TIMEOUT"))["terminationReason"] == "IDLE_TIMEOUT"
+        assert (await boxes.get(f"/sandbox/{working}")).json["status"] == "RUNNING"
+        await boxes.sh(working, "pkill -x sleep")
+        await finished(boxes, (working, "0000000a"))
+        for _ in range(12):
+            await advance(clock, 15, 15)
+        assert (await boxes.until(working, "TIMEOUT"))["terminationReason"] == "IDLE_TIMEOUT"
+        await boxes.end_all()

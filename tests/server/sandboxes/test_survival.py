@@ -78,6 +78,7 @@ async def test_jobs_outlive_a_killed_server_and_none_runs_twice(tmp_path: Path, 
             assert await boxes.sh(box, "cat /app/began") == "began\n"
 
 
+@pytest.mark.slow
 async def test_a_server_killed_while_it_makes_a_checkpoint(tmp_path: Path) -> None:
     """The checkpoint has failed and says why, nothing of it is left, and the sandbox goes on."""
     async with killable(tmp_path) as (platform, boxes):
