@@ -49,8 +49,9 @@ class Tasks:
     def start(
         self, work: Callable[[Unpack[Arguments]], Awaitable[None]], *args: *Arguments
     ) -> None:
-        """Run something in the background; an error of it is logged. May be called from a callback of
-        the event loop too.
+        """Run something in the background; an error of it is logged.
+
+        May be called from a callback of the event loop too.
 
         Raises:
             RequestError: 503, the platform is shutting down.
