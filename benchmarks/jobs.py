@@ -1,6 +1,6 @@
 """Background jobs by the thousand: ours beside the official clients, cases of ``sandboxes``.
 
-``poll_1000``: 1,000 running jobs are looked at for five rounds, a hundred in a request. Ours are
+``poll_1000``: 1,000 running jobs are looked at for three rounds, a hundred in a request. Ours are
 1,000 tasks that each wait for one job; the official client has no call for that and is asked for
 its statuses directly; the floor is aiohttp with the same requests. The figures are CPU time per
 request, and the worst stall of the loop.
@@ -30,7 +30,7 @@ __all__ = ["cases"]
 
 _BATCH = 100
 _JOBS = 1000
-_LOOKS = 5
+_LOOKS = 3
 _FINISHED = 100
 _LONG = 40
 _SANDBOXES = 7

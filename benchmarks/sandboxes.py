@@ -15,6 +15,7 @@ from typing import Any
 
 import aiohttp
 
+from benchmarks import jobs
 from benchmarks.files import reach
 from benchmarks.harness import Contender, Figures, case, measured, race
 from benchmarks.platform import Boxes, become_official
@@ -30,7 +31,7 @@ _COMMAND = "echo hello"
 
 
 def run() -> dict[str, Any]:
-    """Measure tokens and commands."""
+    """Measure tokens, commands and background jobs."""
     with Server.start(features=True) as server:
         tokens = _tokens(server)
     with Boxes.start(BOXES) as boxes:
@@ -39,7 +40,8 @@ def run() -> dict[str, Any]:
             for role in ("ours", "peer", "floor")
         ]
         commands = case(race(contenders, rounds=_ROUNDS))
-    return {"name": "sandboxes", "cases": {"tokens_3000": tokens, "exec_100": commands}}
+    cases = {"tokens_3000": tokens, "exec_100": commands, **jobs.cases()}
+    return {"name": "sandboxes", "cases": cases}
 
 
 def _tokens(server: Server) -> dict[str, Any]:

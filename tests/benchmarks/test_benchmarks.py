@@ -13,6 +13,7 @@ from rich.console import Console
 from benchmarks import __main__ as command
 from benchmarks import evals
 from benchmarks.harness import Contender, case, race
+from benchmarks.jobserver import JobServer
 from benchmarks.report import print_report
 from benchmarks.samples import make_samples
 from benchmarks.server import Server
@@ -94,3 +95,11 @@ def test_the_table_shows_every_figure() -> None:
     print_report({"name": "x", "cases": {"y": made}}, Console(file=out, width=100))
     text = out.getvalue()
     assert all(part in text for part in ("x · y", "wall s", "4.00x", "2.00x", "n 3"))
+
+
+@pytest.mark.parametrize("name", ["poll_floor", "hydrate_sync_ours"])
+def test_contenders_of_the_jobs_get_what_they_ask_for(name: str) -> None:
+    """Statuses and outputs, from the server of made-up jobs."""
+    with JobServer.start() as url:
+        figures = race([Contender("ours", f"benchmarks.jobs:{name}", {"url": url})], rounds=1)
+    assert figures["ours"]["cpu_us_per_call" if "poll" in name else "wall_s"] > 0
