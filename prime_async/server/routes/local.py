@@ -40,7 +40,7 @@ async def end_all(call: Call) -> Reply:
     _ = call.key_text
     _only_owner(call)
     fleet = call.platform.sandboxes.fleet
-    ending = sorted(fleet.live)
+    ending = fleet.ids
     limit = anyio.CapacityLimiter(_AT_ONCE)
 
     async def end(sandbox_id: str) -> None:

@@ -135,6 +135,11 @@ class Fleet:
         for live in self.live.values():
             await live.ports.aclose()
 
+    @property
+    def ids(self) -> list[str]:
+        """Those that run, or are being started."""
+        return sorted({*self.live, *self._starting})
+
     def use(self, sandbox_id: str) -> Live | None:
         """The live sandbox of this id; its idle clock starts anew."""
         live = self.live.get(sandbox_id)

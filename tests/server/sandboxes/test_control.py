@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import anyio
 import pytest
 
 from prime_async.server.runtimes.errors import SandboxStartError
@@ -239,6 +242,27 @@ async def test_teams_and_accounts_do_not_see_each_other(
         assert bulk.json["succeeded"] == []
         assert (await other.post("/local/end-all")).code == "not_the_owner"
     assert (await boxes.get(f"/sandbox/{made}")).json["status"] == "RUNNING"
+
+
+async def test_ending_all_ends_what_is_being_started_too(
+    boxes: Boxes, runtime: DoubleRuntime
+) -> None:
+    """Nothing comes up behind its back."""
+    runtime.gate.clear()
+    made = await boxes.create()
+    await boxes.until(made, "PROVISIONING")
+    replies: list[Any] = []
+
+    async def end_all() -> None:
+        replies.append((await boxes.post("/local/end-all")).json)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(end_all)
+        await boxes.until(made, "TERMINATED")
+        runtime.gate.set()
+    assert replies == [{"ended": 1, "sandboxes": [made]}]
+    assert boxes.box(made).end is not None
+    assert (await boxes.get(f"/sandbox/{made}")).json["status"] == "TERMINATED"
 
 
 async def test_the_egress_policy_is_replaced_and_counted(boxes: Boxes) -> None:
