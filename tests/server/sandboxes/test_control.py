@@ -196,8 +196,6 @@ async def test_a_sandbox_deleted_while_it_starts_does_not_stay(
     await boxes.until(made, "PROVISIONING")
     assert (await boxes.post(f"/sandbox/{made}/auth")).status == 200
 
-    import anyio
-
     async with anyio.create_task_group() as group:
         group.start_soon(boxes.delete, f"/sandbox/{made}")
         await boxes.until(made, "TERMINATED")
@@ -308,7 +306,6 @@ async def test_the_start_command_runs_and_its_output_is_the_log(boxes: Boxes) ->
     made = await boxes.running(
         start_command={"executable": "/bin/sh", "args": ["-c", "echo started; exit 3"]}
     )
-    import anyio
 
     with anyio.fail_after(10):
         while (await boxes.get(f"/sandbox/{made}")).json["exitCode"] is None:
