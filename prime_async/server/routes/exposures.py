@@ -66,7 +66,7 @@ async def _create(call: Call, live: Live) -> Answer:
             with anyio.CancelScope(shield=True):
                 await listener.aclose()
     if listener is not None and stored["id"] == row["id"]:
-        exposures.serve(stored["id"], listener, live.running, body.port)
+        exposures.serve(stored["id"], listener, live, body.port)
     return answer(_wire(call, stored))
 
 

@@ -19,7 +19,7 @@ from sqlalchemy import RowMapping
 from prime_async.server.logs import log_event
 from prime_async.server.runtimes.errors import SandboxRuntimeError
 from prime_async.server.runtimes.protocol import RunningSandbox
-from prime_async.server.sandboxes.fleet import Fleet
+from prime_async.server.sandboxes.fleet import Fleet, Live
 from prime_async.server.store import exposures as store
 from prime_async.server.store.database import Database
 from prime_async.server.tasks import Tasks
@@ -53,7 +53,7 @@ class Exposures:
         for row in await self._database.scan(store.tcp):
             live = self._fleet.live.get(row["sandbox_id"])
             if live is not None:
-                await self._resume(row, live.running)
+                await self._resume(row, live)
 
     def token(self, exposure_id: str) -> str:
         """The word in the address of an exposure: a label of a host name, or part of a path."""
@@ -78,11 +78,9 @@ class Exposures:
         listener = await anyio.create_tcp_listener(local_host=_HOST, local_port=port)
         return listener, listener.extra(SocketAttribute.local_port)  # noqa: S610  # no Django
 
-    def serve(
-        self, exposure_id: str, listener: TcpListener, running: RunningSandbox, port: int
-    ) -> None:
+    def serve(self, exposure_id: str, listener: TcpListener, live: Live, port: int) -> None:
         """Pass connections on to a port of a sandbox until it ends, or :meth:`end`."""
-        self._tasks.start(self._serve, exposure_id, listener, running, port)
+        self._tasks.start(self._serve, exposure_id, listener, live, port)
 
     def end(self, exposure_id: str) -> None:
         """Serve an exposure no more; what is connected is cut."""
@@ -90,30 +88,31 @@ class Exposures:
         if scope is not None:
             scope.cancel()
 
-    async def _resume(self, row: RowMapping, running: RunningSandbox) -> None:
+    async def _resume(self, row: RowMapping, live: Live) -> None:
         try:
             listener, _ = await self.listen(row["external_port"])
         except OSError as error:
             # Whoever has it now: another port would be another address.
             log_event(logging.ERROR, "exposure_not_resumed", exposure=row["id"], error=error)
             return
-        self.serve(row["id"], listener, running, row["port"])
+        self.serve(row["id"], listener, live, row["port"])
 
-    async def _serve(
-        self, exposure_id: str, listener: TcpListener, running: RunningSandbox, port: int
-    ) -> None:
+    async def _serve(self, exposure_id: str, listener: TcpListener, live: Live, port: int) -> None:
         limit = anyio.CapacityLimiter(_CONNECTIONS)
 
         async def accept(stream: SocketStream) -> None:
-            async with stream, limit:
-                await _relay(stream, running, port)
+            # Cut when the platform ends, or the sandbox: the other side sees it by the stream.
+            with suppress(ConnectionResetError):
+                async with stream, limit:
+                    with live.ports.stream():
+                        await _relay(stream, live.running, port)
 
         async with listener:
             with anyio.CancelScope() as self._served[exposure_id]:
                 try:
                     async with anyio.create_task_group() as group:
                         group.start_soon(listener.serve, accept)
-                        await running.ended()
+                        await live.running.ended()
                         group.cancel_scope.cancel()
                 finally:
                     del self._served[exposure_id]

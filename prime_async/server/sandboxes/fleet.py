@@ -75,8 +75,8 @@ class Live:
 
     @property
     def busy(self) -> bool:
-        """Whether a command runs."""
-        return self.sessions.count > 0
+        """Whether a command runs, or something is open to one of its ports."""
+        return self.sessions.count > 0 or self.ports.busy
 
 
 @dataclass(frozen=True, slots=True)

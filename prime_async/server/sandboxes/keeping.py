@@ -2,7 +2,8 @@
 
 Each is a lease in the store, so it is kept over restarts. Time in which the platform did not run
 counts for a sandbox's life time, but not as its client's or its users' silence. A command that
-runs counts as use, and so does a background job, which no client may be watching.
+runs and a connection to an exposed port count as use, and so does a background job, which no client
+may be watching.
 """
 
 from __future__ import annotations

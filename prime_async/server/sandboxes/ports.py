@@ -52,6 +52,11 @@ class Ports:
         self._streams: set[anyio.CancelScope] = set()
 
     @property
+    def busy(self) -> bool:
+        """Whether something is open to it."""
+        return bool(self._streams)
+
+    @property
     def ended(self) -> bool:
         """Whether the sandbox is not running any more."""
         return self._running.end is not None

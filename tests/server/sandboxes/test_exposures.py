@@ -13,7 +13,9 @@ import anyio
 import pytest
 
 from tests.platform import KEY, RunningPlatform, running_platform
+from tests.server.clocks import FakeClock
 from tests.server.sandboxes.boxes import Boxes
+from tests.server.sandboxes.test_life import advance
 from tests.server.sandboxes.usable import needs_bubblewrap
 from tests.server.wire import Wire
 
@@ -250,6 +252,30 @@ async def test_a_sandbox_that_ends_cuts_what_is_open(isolated: Boxes) -> None:
         await isolated.delete(f"/sandbox/{box}")
         with pytest.raises(aiohttp.ClientError), anyio.fail_after(20):
             await response.content.read()
+
+
+@pytest.mark.slow
+async def test_an_open_connection_keeps_an_idle_sandbox(tmp_path: Path) -> None:
+    """HTTP and TCP alike; a port that is exposed and not used does not."""
+    clock = FakeClock()
+    async with running_platform(tmp_path, clock=clock) as running, Boxes(running) as boxes:
+        web, tcp, unused = [await serving(boxes, idle_timeout_minutes=1) for _ in range(3)]
+        made = await expose(boxes, web)
+        plain = await expose(boxes, tcp, protocol="TCP")
+        await expose(boxes, unused)
+        async with (
+            outsider() as session,
+            session.get(f"{made['url']}slow"),
+            await anyio.connect_tcp("127.0.0.1", plain["external_port"]) as stream,
+        ):
+            await stream.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await stream.receive()).startswith(b"HTTP/1.1 200")
+            for _ in range(12):
+                await advance(clock, 15, 15)
+            await boxes.until(unused, "TIMEOUT")
+            for box in (web, tcp):
+                assert (await boxes.get(f"/sandbox/{box}")).json["status"] == "RUNNING"
+        await boxes.end_all()
 
 
 @pytest.mark.slow
