@@ -27,9 +27,9 @@ from prime_async.sandboxes.jobs.models import (
 from prime_async.sandboxes.jobs.output import OUTPUT_SECONDS, JobOutput, OutputLimits
 from prime_async.sandboxes.jobs.owned import OwnedJob
 from prime_async.sandboxes.jobs.seen import Seen, snapshot_of
+from prime_async.sandboxes.jobs.stats import BackgroundJobStats
 from prime_async.sandboxes.jobs.statuses import JobStatuses
 from prime_async.sandboxes.jobs.waiting import Endings, full_status, read_outputs, wait_for_all
-from prime_async.sandboxes.jobs.stats import BackgroundJobStats
 from prime_async.sandboxes.storage import AsyncSandboxFiles
 from prime_async.transport import check_timeout, deadline, path_segment
 
