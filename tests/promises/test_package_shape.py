@@ -33,8 +33,10 @@ IMPORTERS = {
     "anyio": {
         "prime_async",
         "prime_async.evals",
+        "prime_async.images",
         "prime_async.local",
         "prime_async.sandboxes",
+        "prime_async.sandboxes.jobs",
         "prime_async.server",
         "prime_async.server.routes",
         "prime_async.server.runtimes",
@@ -52,6 +54,7 @@ IMPORTERS = {
         "prime_async_cli.commands",
         "prime_async_cli.commands.config",
         "prime_async_cli.commands.evals",
+        "prime_async_cli.commands.job",
         "prime_async_cli.commands.local",
         "prime_async_cli.commands.sandbox",
     },
@@ -59,7 +62,9 @@ IMPORTERS = {
         "prime_async",
         "prime_async.connect",
         "prime_async.evals",
+        "prime_async.images",
         "prime_async.sandboxes",
+        "prime_async.sandboxes.jobs",
         "prime_async.server",
         "prime_async.server.routes",
         "prime_async.server.runtimes",
@@ -67,6 +72,7 @@ IMPORTERS = {
         "prime_async.server.store",
         "prime_async.spool",
         "prime_async.transport",
+        "prime_async_cli.commands.job",
     },
     "tomli": {"prime_async.server.sandboxes"},  # the choices in sandboxes.toml
     "urwid": set(),  # the console is not there yet
