@@ -316,10 +316,9 @@ async def test_the_start_command_runs_and_its_output_is_the_log(boxes: Boxes) ->
 
 async def test_live_sandboxes_are_counted_and_ended_together(boxes: Boxes) -> None:
     """Health counts them; the owner ends all at once."""
-    for _ in range(3):
-        await boxes.running()
+    made = sorted([await boxes.running() for _ in range(3)])
     assert (await boxes.get("//healthz")).json["live"] == 3
-    assert (await boxes.post("/local/end-all")).json == {"ended": 3}
+    assert (await boxes.post("/local/end-all")).json == {"ended": 3, "sandboxes": made}
     assert (await boxes.get("//healthz")).json["live"] == 0
     metrics = (await boxes.get("//metrics")).body.decode()
     assert "prime_async_sandboxes_live 0.0" in metrics
