@@ -111,10 +111,11 @@ class Reading:
 class _Work:
     """One job to be read, for all who wait for it."""
 
-    __slots__ = ("found", "job", "readings", "scope")
+    __slots__ = ("found", "job", "keep", "readings", "scope")
 
-    def __init__(self, job: BackgroundJob) -> None:
+    def __init__(self, job: BackgroundJob, *, keep: bool = True) -> None:
         self.job = job
+        self.keep = keep
         self.found: dict[str, StreamText] = {}
         self.readings: dict[Reading, None] = {}
         self.scope = anyio.CancelScope()
@@ -173,12 +174,24 @@ class JobOutput:
         finally:
             self.leave(reading)
 
+    async def peek(self, job: BackgroundJob, until: float) -> JobStreams:
+        """Read what a job that may still run has written so far; nothing of it is kept.
+
+        Raises:
+            SandboxNotRunningError, SandboxNotFoundError: the sandbox is gone.
+        """
+        self._belong_to_loop()
+        work = _Work(job, keep=False)
+        with anyio.move_on_at(until):
+            result = await self._read(work)
+            if not isinstance(result, JobStreams):
+                raise result
+        return _streams_of(work.found)
+
     def so_far(self, reading: Reading) -> JobStreams:
         """Return what has been read when the time is over; the rest has that as its error."""
         work = self._work.get(key_of(reading.job))
-        found = {} if work is None else work.found
-        late = StreamText(None, error=_words(APITimeoutError("there was no time to read it")))
-        return JobStreams(found.get("stdout", late), found.get("stderr", late))
+        return _streams_of({} if work is None else work.found)
 
     def request(self, job: BackgroundJob, told: Callable[[], None]) -> Reading:
         """Ask for the output of a job; ``told`` is called when it is there, until :meth:`leave`."""
@@ -299,7 +312,7 @@ class JobOutput:
         return gone[0] if gone else JobStreams(found["stdout"], found["stderr"])
 
     async def _stream(self, key: StreamKey, path: str, work: _Work) -> StreamText:
-        cached = self.cache.get(key)
+        cached = self.cache.get(key) if work.keep else None
         if cached is not None:
             return cached
         try:
@@ -310,7 +323,8 @@ class JobOutput:
             raise
         except PrimeError as error:
             return StreamText(None, error=_words(error))
-        self.cache.put(key, stream)
+        if work.keep:
+            self.cache.put(key, stream)
         return stream
 
     def _fail_all(self) -> None:
@@ -321,6 +335,11 @@ class JobOutput:
                     APIConnectionError("the client was closed while output was being read")
                 )
         self._work.clear()
+
+
+def _streams_of(found: dict[str, StreamText]) -> JobStreams:
+    late = StreamText(None, error=_words(APITimeoutError("there was no time to read it")))
+    return JobStreams(found.get("stdout", late), found.get("stderr", late))
 
 
 def _stream_keys(key: JobKey) -> tuple[StreamKey, StreamKey]:

@@ -133,7 +133,7 @@ class OwnedJob:
 
     async def _so_far(self) -> JobStreams | None:
         try:
-            return await self._outputs.read(
+            return await self._outputs.peek(
                 self._launch.job, anyio.current_time() + _PARTIAL_SECONDS
             )
         except PrimeError:

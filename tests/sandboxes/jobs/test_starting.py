@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,20 +27,17 @@ from tests.sandboxes.jobs.polling import until
 TMP = Path("/tmp")
 
 
-_NAMES = ("0badcafe", "0000f00d", "0000beef", "00000bad")
-
-
 @pytest.fixture(autouse=True)
-def _no_files_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The double's sandboxes share the /tmp of this machine: remove what jobs left there."""
-    names = [*_NAMES]
+def fresh_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """Makes ids of jobs; their files, which lie in the /tmp of this machine, are removed."""
+    names: list[str] = []
 
     def named() -> str:
         names.append(new_job_id())
         return names[-1]
 
     monkeypatch.setattr(launching, "new_job_id", named)
-    yield
+    yield named
     for path in [path for name in names for path in TMP.glob(f"job_{name}.*")]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -114,49 +111,54 @@ async def test_surroundings_are_those_asked_for(client: AsyncSandboxClient, wher
 
 
 async def test_variables_stand_in_no_title_and_no_file(
-    client: AsyncSandboxClient, double: SandboxDouble, box: str
+    client: AsyncSandboxClient, double: SandboxDouble, box: str, fresh_id: Callable[[], str]
 ) -> None:
     """Not in the command that starts the job, not in what it leaves behind."""
     job = await client.start_background_job(
-        box, "sleep 60", env={"TOKEN": "sk-CANARY-123"}, job_id="0badcafe"
+        box, "sleep 60", env={"TOKEN": "sk-CANARY-123"}, job_id=(name := fresh_id())
     )
     told = [running.request.command for running in double.running.values()]
     assert not any("CANARY" in " ".join(command.args) for command in told)
-    for path in TMP.glob("job_0badcafe*/**/*"):
+    for path in TMP.glob(f"job_{name}*/**/*"):
         assert not path.is_file() or "CANARY" not in path.read_text()
-    pid = (TMP / "job_0badcafe.launch/pid").read_text().strip()
+    pid = (TMP / f"job_{name}.launch/pid").read_text().strip()
     assert b"CANARY" not in Path(f"/proc/{pid}/cmdline").read_bytes()
-    assert (TMP / "job_0badcafe.launch/command").stat().st_mode & 0o077 == 0
+    assert (TMP / f"job_{name}.launch/command").stat().st_mode & 0o077 == 0
     await client.cancel_background_job(job)
 
 
 async def test_a_job_starts_once(
-    client: AsyncSandboxClient, double: SandboxDouble, box: str, tmp_path: Path
+    client: AsyncSandboxClient,
+    double: SandboxDouble,
+    box: str,
+    tmp_path: Path,
+    fresh_id: Callable[[], str],
 ) -> None:
     """However often the answer is lost, and however often it is asked for by the same id."""
     double.lost_starts = 2
-    mark = tmp_path / "mark"
-    job = await client.start_background_job(box, f"echo x >> {mark}; echo ran", job_id="0000f00d")
-    again = await client.start_background_job(box, f"echo y >> {mark}", job_id="0000f00d")
+    mark, first, second = tmp_path / "mark", fresh_id(), fresh_id()
+    job = await client.start_background_job(box, f"echo x >> {mark}; echo ran", job_id=first)
+    again = await client.start_background_job(box, f"echo y >> {mark}", job_id=first)
     assert job == again
     (found,) = await client.wait_background_jobs([job])
     assert found.stdout == "ran\n"
     assert mark.read_text() == "x\n"
-    many = [
-        client.start_background_job(box, f"echo z >> {mark}", job_id="0000beef") for _ in range(5)
-    ]
+    many = [client.start_background_job(box, f"echo z >> {mark}", job_id=second) for _ in range(5)]
     jobs = await asyncio.gather(*many)
     await client.wait_background_jobs(jobs[:1])
     assert mark.read_text() == "x\nz\n"
 
 
-async def test_what_does_not_start_is_told(client: AsyncSandboxClient, box: str) -> None:
+async def test_what_does_not_start_is_told(
+    client: AsyncSandboxClient, box: str, fresh_id: Callable[[], str]
+) -> None:
     """With the reason; nothing is left that would look like a job."""
-    blocked = TMP / "job_00000bad.launch"
+    name = fresh_id()
+    blocked = TMP / f"job_{name}.launch"
     blocked.write_text("in the way")
     try:
-        with pytest.raises(APIError, match="job 00000bad did not start") as caught:
-            await client.start_background_job(box, "echo hi", job_id="00000bad")
+        with pytest.raises(APIError, match=f"job {name} did not start") as caught:
+            await client.start_background_job(box, "echo hi", job_id=name)
     finally:
         blocked.unlink()
     assert caught.value.code == "job_not_started"
@@ -181,14 +183,15 @@ async def test_cancelling_ends_the_whole_group(client: AsyncSandboxClient, where
 
 
 async def test_a_job_of_the_official_client_is_ended_too(
-    client: AsyncSandboxClient, box: str
+    client: AsyncSandboxClient, box: str, fresh_id: Callable[[], str]
 ) -> None:
     """It has no group of its own, and its shell goes with it: the exit code is written for it."""
-    stem = "/tmp/job_0000beef"
+    name = fresh_id()
+    stem = f"/tmp/job_{name}"
     inner = f"echo $$ > {stem}.launch/pid; (sleep 60); echo $? > {stem}.exit"
     launch = f"mkdir {stem}.launch; nohup sh -c '{inner}' </dev/null >/dev/null 2>&1 &"
     await client.execute_command(box, launch)
-    job = BackgroundJob.of(box, "0000beef")
+    job = BackgroundJob.of(box, name)
     await until(lambda: Path(f"{stem}.launch/pid").exists())
     assert not (await client.get_background_job_status(box, job)).completed
     assert (await client.cancel_background_job(job)).exit_code == 143
@@ -231,6 +234,20 @@ async def test_running_a_job_and_being_late(face: Face, double: SandboxDouble) -
         after = await client.get_background_job_status(box.id, caught.value.job)
         assert not after.completed
         await client.cancel_background_job(caught.value.job)
+
+
+async def test_what_was_seen_too_early_is_not_kept(
+    client: AsyncSandboxClient, box: str, tmp_path: Path
+) -> None:
+    """A job that goes on writes more than its time-out told."""
+    gate = tmp_path / "gate"
+    command = f"echo a; while ! test -e {gate}; do sleep 0.05; done; echo b"
+    with pytest.raises(BackgroundJobTimeoutError) as caught:
+        await client.run_background_job(box, command, timeout=0.5, detach=True)
+    assert caught.value.stdout == "a\n"
+    gate.touch()
+    (found,) = await client.wait_background_jobs([caught.value.job])
+    assert found.stdout == "a\nb\n"
 
 
 async def test_cancelling_the_caller_ends_the_job(client: AsyncSandboxClient, box: str) -> None:
