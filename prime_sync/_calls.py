@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
 from prime_sync._frames import unwrapped
-from prime_sync._loops import ROOT
+from prime_sync._roots import ROOT
 from prime_sync._mailbox import Mailbox
 
 __all__ = ["Call"]
