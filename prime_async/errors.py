@@ -12,6 +12,8 @@
     ├── SandboxBulkWaitError (RuntimeError)   .failures .statuses: of a wait for many
     ├── CommandTimeoutError (RuntimeError, TimeoutError)   .stdout .stderr .elapsed: what it wrote
     ├── UploadTimeoutError, DownloadTimeoutError (RuntimeError, TimeoutError)   .file_path
+    ├── PrimeTracesError                  .upload .receipts: whatever traces and runs raise; its
+    │                                     children (traces/errors.py) are in this tree as well
     └── APIError                          .status .code .detail .request_id .ambiguous …
         ├── TransportError                no answer arrived
         │   ├── APIConnectionError            refused, reset, TLS, name resolution
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     from prime_async.evals.files import OversizedLine
     from prime_async.evals.receipts import PushReceipt
+    from prime_async.traces.receipts import PartialUpload, UploadReceipt
 
 __all__ = [
     "APIConnectionError",
@@ -71,6 +74,7 @@ __all__ = [
     "PayloadTooLargeError",
     "PaymentRequiredError",
     "PrimeError",
+    "PrimeTracesError",
     "ProtocolError",
     "RateLimitError",
     "SandboxBulkWaitError",
@@ -369,6 +373,24 @@ class PartialPushError(EvalsAPIError):
     def __init__(self, message: str, *, receipt: PushReceipt, **kwargs: Any) -> None:
         super().__init__(message, **kwargs)
         self.receipt = receipt
+
+
+class PrimeTracesError(PrimeError):
+    """Base of everything that the traces client, a run, its flush and its finish raise.
+
+    Each child is also the error of this tree that says the same: ``except NotFoundError`` and
+    ``except PrimeTracesError`` both catch an unknown trace.
+
+    Attributes:
+        upload: what an upload had achieved when it failed, or None when the call was none.
+    """
+
+    upload: PartialUpload | None = None
+
+    @property
+    def receipts(self) -> tuple[UploadReceipt, ...]:
+        """The receipts of the batches that were committed before an upload failed, in order."""
+        return () if self.upload is None else self.upload.receipts
 
 
 class SandboxNotFoundError(NotFoundError):
