@@ -105,6 +105,47 @@ MIGRATIONS: tuple[Migration, ...] = (
             "CREATE INDEX sandbox_uploads_by_sandbox ON sandbox_uploads (sandbox_id)",
         ),
     ),
+    Migration(
+        4,
+        "runs: training runs, metric rows, distributions, sample objects, spans",
+        (
+            "ALTER TABLE evaluations ADD COLUMN error_message VARCHAR",
+            "ALTER TABLE evaluations ADD COLUMN lapsed BOOLEAN DEFAULT 0 NOT NULL",
+            """CREATE TABLE training_runs (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, id VARCHAR NOT NULL UNIQUE,
+                account_id VARCHAR NOT NULL, team_id VARCHAR, name VARCHAR NOT NULL, base_model
+                VARCHAR NOT NULL, environments BLOB NOT NULL, run_config BLOB, summary BLOB,
+                max_steps INTEGER NOT NULL, batch_size INTEGER, rollouts_per_example INTEGER,
+                seq_len INTEGER, wandb_entity VARCHAR, wandb_project VARCHAR, wandb_run_name
+                VARCHAR, status VARCHAR NOT NULL, error_message VARCHAR, lapsed BOOLEAN NOT NULL,
+                created_at FLOAT NOT NULL, updated_at FLOAT NOT NULL, completed_at FLOAT)""",
+            "CREATE INDEX training_runs_by_account ON training_runs (account_id)",
+            "CREATE INDEX training_runs_by_team ON training_runs (team_id)",
+            """CREATE TABLE metric_rows (
+                number INTEGER NOT NULL PRIMARY KEY, kind VARCHAR NOT NULL, run INTEGER NOT NULL,
+                step INTEGER, digest BLOB, data BLOB NOT NULL)""",
+            "CREATE UNIQUE INDEX metric_rows_by_step ON metric_rows (kind, run, step)",
+            "CREATE UNIQUE INDEX metric_rows_by_digest ON metric_rows (kind, run, digest)",
+            """CREATE TABLE distributions (
+                number INTEGER NOT NULL PRIMARY KEY, kind VARCHAR NOT NULL, run INTEGER NOT NULL,
+                step INTEGER, name VARCHAR NOT NULL, digest BLOB, data BLOB NOT NULL, created_at
+                FLOAT NOT NULL)""",
+            "CREATE UNIQUE INDEX distributions_by_step ON distributions (kind, run, step, name)",
+            """CREATE UNIQUE INDEX distributions_by_digest
+                ON distributions (kind, run, name, digest)""",
+            """CREATE TABLE sample_objects (
+                number INTEGER NOT NULL PRIMARY KEY, key VARCHAR NOT NULL UNIQUE, run INTEGER NOT
+                NULL, step INTEGER NOT NULL, format VARCHAR, size INTEGER NOT NULL, sha256 BLOB,
+                token BLOB UNIQUE, expires_at FLOAT, confirmed BOOLEAN NOT NULL, created_at FLOAT
+                NOT NULL)""",
+            "CREATE INDEX sample_objects_by_step ON sample_objects (run, step)",
+            "CREATE INDEX sample_objects_by_content ON sample_objects (run, step, sha256)",
+            """CREATE TABLE otlp_spans (
+                owner VARCHAR NOT NULL, trace_id VARCHAR NOT NULL, span_id VARCHAR NOT NULL,
+                started_at FLOAT NOT NULL, size INTEGER NOT NULL, data BLOB NOT NULL,
+                PRIMARY KEY (owner, trace_id, span_id))""",
+        ),
+    ),
 )
 
 
