@@ -42,6 +42,12 @@ class Limits:
         read_file_bytes: largest window of a file in one JSON answer.
         exec_output_bytes: what a REST exec answers of each output, at most; the rest is counted.
         keep_alive_seconds: silence in a stream of events before a sign of life.
+        trace_upload_bytes, trace_line_bytes: of one upload of traces after inflation, and of one
+            line of it.
+        trace_upload_rows: traces and episodes in one upload.
+        trace_uploads: uploads of traces read at the same time; further ones wait.
+        trace_upload_seconds: for one of them to arrive.
+        trace_search_bytes: what one page of a search reads, at most; the next page goes on.
     """
 
     samples_body_bytes: int = 25 * _MIB + 64 * 1024
@@ -68,6 +74,12 @@ class Limits:
     read_file_bytes: int = 32 * _MIB
     exec_output_bytes: int = 16 * _MIB
     keep_alive_seconds: float = 15.0
+    trace_upload_bytes: int = 256 * _MIB
+    trace_line_bytes: int = 64 * _MIB
+    trace_upload_rows: int = 1_000_000
+    trace_uploads: int = 8
+    trace_upload_seconds: float = 3600.0
+    trace_search_bytes: int = 64 * _MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +127,11 @@ class ServerConfig:
     def gateway_key_file(self) -> Path:
         """What tokens of the gateway are signed with (mode 0600)."""
         return self.data_dir / "gateway_key"
+
+    @property
+    def traces_dir(self) -> Path:
+        """The lines of uploaded traces."""
+        return self.data_dir / "traces"
 
     @property
     def sandboxes_dir(self) -> Path:

@@ -106,6 +106,51 @@ MIGRATIONS: tuple[Migration, ...] = (
         ),
     ),
     Migration(
+        3,
+        "traces, episodes, uploads of both, and what searches find them by",
+        (
+            """CREATE TABLE trace_uploads (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, owner VARCHAR NOT NULL,
+                digest VARCHAR NOT NULL, line_format VARCHAR NOT NULL, schema_version INTEGER
+                NOT NULL, context BLOB NOT NULL, user_id VARCHAR NOT NULL, size INTEGER NOT
+                NULL, cut BOOLEAN NOT NULL, created_at FLOAT NOT NULL, UNIQUE (owner, digest))""",
+            "CREATE INDEX trace_uploads_by_digest ON trace_uploads (digest)",
+            """CREATE TABLE traces (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, owner VARCHAR NOT NULL,
+                trace_id VARCHAR NOT NULL, generation INTEGER NOT NULL, current BOOLEAN NOT
+                NULL, searchable BOOLEAN NOT NULL, upload INTEGER NOT NULL, "offset" INTEGER NOT
+                NULL, length INTEGER NOT NULL, created_at FLOAT NOT NULL, ingested_at FLOAT NOT
+                NULL, episode_id VARCHAR, run_id VARCHAR, run_step INTEGER, environment_id
+                VARCHAR, model_provider VARCHAR, model_id VARCHAR, task_id VARCHAR, agent_name
+                VARCHAR, reward FLOAT, outcome VARCHAR, has_error BOOLEAN NOT NULL, is_truncated
+                BOOLEAN NOT NULL, duration_ms INTEGER NOT NULL, total_tokens INTEGER NOT NULL,
+                extras BLOB NOT NULL)""",
+            "CREATE INDEX traces_by_episode ON traces (owner, episode_id)",
+            "CREATE UNIQUE INDEX traces_by_id ON traces (owner, trace_id, generation)",
+            "CREATE INDEX traces_by_run ON traces (owner, run_id, created_at)",
+            "CREATE INDEX traces_by_time ON traces (owner, created_at)",
+            "CREATE INDEX traces_by_upload ON traces (upload)",
+            "CREATE INDEX traces_to_index ON traces (number) WHERE searchable = 0",
+            """CREATE TABLE trace_episodes (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, owner VARCHAR NOT NULL,
+                episode_id VARCHAR NOT NULL, generation INTEGER NOT NULL, current BOOLEAN NOT
+                NULL, upload INTEGER NOT NULL, "offset" INTEGER NOT NULL, length INTEGER NOT
+                NULL, created_at FLOAT NOT NULL, ingested_at FLOAT NOT NULL, run_id VARCHAR,
+                environment_id VARCHAR, outcome VARCHAR, has_error BOOLEAN NOT NULL, error_type
+                VARCHAR, error_message VARCHAR)""",
+            """CREATE UNIQUE INDEX trace_episodes_by_id
+                ON trace_episodes (owner, episode_id, generation)""",
+            "CREATE INDEX trace_episodes_by_time ON trace_episodes (owner, created_at)",
+            "CREATE INDEX trace_episodes_by_upload ON trace_episodes (upload)",
+            """CREATE TABLE trace_texts (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, trace INTEGER NOT NULL)""",
+            "CREATE INDEX trace_texts_by_trace ON trace_texts (trace)",
+            """CREATE VIRTUAL TABLE trace_words USING fts5(
+                text, tokenize = 'trigram case_sensitive 1', content = '', detail = 'none',
+                columnsize = 0)""",
+        ),
+    ),
+    Migration(
         4,
         "runs: training runs, metric rows, distributions, sample objects, spans",
         (
