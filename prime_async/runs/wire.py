@@ -190,7 +190,6 @@ class TrainingRun(Record, rename="camel"):
         environments: as sent, ``{"id": …}`` each.
         run_config, summary: free-form objects.
         latest_step: the largest step a metric row has, None without one.
-        metric_rows, sample_objects: how many are stored.
     """
 
     id: str
@@ -211,8 +210,6 @@ class TrainingRun(Record, rename="camel"):
     wandb_project: str | None = None
     wandb_run_name: str | None = None
     latest_step: int | None = None
-    metric_rows: int = 0
-    sample_objects: int = 0
     error_message: str | None = None
     created_at: str | None = None
     updated_at: str | None = None
@@ -250,11 +247,11 @@ class MetricPage(Record):
 
 
 class Distribution(Record):
-    """The values of one name at one step, as they were sent last."""
+    """The values of one name at one step, as they were sent last; ``values`` on the wire."""
 
     name: str
     step: int | None = None
-    values: list[float | None] = field(default_factory=list)
+    numbers: list[float | None] = field(default_factory=list, name="values")
     created_at: str | None = None
 
 

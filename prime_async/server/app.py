@@ -24,12 +24,17 @@ from prime_async.server.routes import (
     hosted,
     identity,
     local,
+    rft,
+    rft_samples,
+    run_leases,
+    run_records,
     samples,
     sandbox_extras,
     sandboxes,
     service,
 )
 from prime_async.server.sandboxes.host import MakeRuntime
+from prime_async.server.store.run_records import purge_leftover_records
 from prime_async.server.store.samples import purge_leftovers
 
 __all__ = [
@@ -37,22 +42,36 @@ __all__ = [
     "API_PREFIX",
     "GATEWAY_ENDPOINTS",
     "GATEWAY_PREFIX",
+    "INTERNAL_PREFIX",
+    "RFT_ENDPOINTS",
     "ROOT_ENDPOINTS",
     "create_app",
 ]
 
 API_PREFIX = "/api/v1"
+INTERNAL_PREFIX = "/api/internal"
 GATEWAY_PREFIX = "/gateway/{user_ns}/{sandbox_id}"
+
+RFT_ENDPOINTS: tuple[Endpoint, ...] = (
+    *rft.ENDPOINTS,
+    *run_records.TRAIN_ENDPOINTS,
+    *rft_samples.ENDPOINTS,
+)
+"""What runs of a launcher reach below ``INTERNAL_PREFIX`` as well."""
 
 API_ENDPOINTS: tuple[Endpoint, ...] = (
     *evaluations.ENDPOINTS,
     *samples.ENDPOINTS,
+    *run_records.EVAL_ENDPOINTS,
     *hosted.ENDPOINTS,
     *environments.ENDPOINTS,
     *identity.ENDPOINTS,
     *sandbox_extras.FIXED,
     *sandboxes.ENDPOINTS,
     *sandbox_extras.OF_ONE,
+    *run_leases.ENDPOINTS,
+    *RFT_ENDPOINTS,
+    rft_samples.UPLOAD,
     *local.ENDPOINTS,
 )
 GATEWAY_ENDPOINTS: tuple[Endpoint, ...] = (
@@ -76,6 +95,7 @@ def create_app(
     app.on_response_prepare.append(mark_response)
     app.cleanup_ctx.append(_state)
     add_endpoints(app, API_PREFIX, API_ENDPOINTS)
+    add_endpoints(app, INTERNAL_PREFIX, RFT_ENDPOINTS)
     add_endpoints(app, GATEWAY_PREFIX, GATEWAY_ENDPOINTS)
     add_endpoints(app, "", ROOT_ENDPOINTS)
     return app
@@ -97,6 +117,8 @@ async def _state(app: web.Application) -> AsyncIterator[None]:
     try:
         await _install_key(platform, key)
         await purge_leftovers(platform.database)
+        await purge_leftover_records(platform.database)
+        await platform.runs.open()
         await platform.sandboxes.open()
         yield
     finally:

@@ -48,6 +48,10 @@ class Limits:
         trace_uploads: uploads of traces read at the same time; further ones wait.
         trace_upload_seconds: for one of them to arrive.
         trace_search_bytes: what one page of a search reads, at most; the next page goes on.
+        sample_object_bytes, sample_object_seconds: of one file of samples of a training run, and
+            for it to arrive.
+        otlp_body_bytes: largest body of spans after inflation.
+        otlp_spans: spans kept of one trace; further ones are refused.
     """
 
     samples_body_bytes: int = 25 * _MIB + 64 * 1024
@@ -80,6 +84,10 @@ class Limits:
     trace_uploads: int = 8
     trace_upload_seconds: float = 3600.0
     trace_search_bytes: int = 64 * _MIB
+    sample_object_bytes: int = 512 * _MIB
+    sample_object_seconds: float = 3600.0
+    otlp_body_bytes: int = 16 * _MIB
+    otlp_spans: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +140,11 @@ class ServerConfig:
     def traces_dir(self) -> Path:
         """The lines of uploaded traces."""
         return self.data_dir / "traces"
+
+    @property
+    def run_samples_dir(self) -> Path:
+        """Files of samples of training runs."""
+        return self.data_dir / "run-samples"
 
     @property
     def sandboxes_dir(self) -> Path:

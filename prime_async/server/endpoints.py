@@ -109,8 +109,14 @@ class Call:
         return self._caller
 
     def authenticate(self) -> None:
-        """Find the caller; see :meth:`Keys.caller`."""
-        self._caller = self.platform.keys.caller(self.request.headers.get("Authorization"))
+        """Find the caller by ``Authorization``, or by ``x-api-key``, which launchers send in its
+        place; see :meth:`Keys.caller`.
+        """
+        sent = self.request.headers
+        authorization = sent.get("Authorization")
+        if authorization is None and "X-Api-Key" in sent:
+            authorization = f"Bearer {sent['X-Api-Key']}"
+        self._caller = self.platform.keys.caller(authorization)
         self.request[ACCOUNT] = self._caller.account.id
 
     @asynccontextmanager

@@ -26,7 +26,10 @@ __all__ = [
     "observe",
 ]
 
-FEATURES = "idempotency, sample-ranges, sandbox-leases, resumable-uploads, file-info"
+FEATURES = (
+    "idempotency, sample-ranges, sandbox-leases, resumable-uploads, file-info, run-metrics-batch, "
+    "run-leases"
+)
 """What this server can do beyond the official wire, told on every answer."""
 
 INTERNAL_ERROR = RequestError(
@@ -140,7 +143,8 @@ def _record(request: web.Request, status: int, seconds: float) -> None:
         logging.INFO,
         "request",
         method=request.method,
-        path=request.path,
+        # A token in a path is a secret.
+        path=route if "{token}" in route else request.path,
         status=status,
         ms=seconds * 1000,
         account=request.get(ACCOUNT),

@@ -15,6 +15,7 @@ from prime_async.server.clock import Clock, SystemClock
 from prime_async.server.config import ServerConfig
 from prime_async.server.identifiers import new_id
 from prime_async.server.metrics import Metrics
+from prime_async.server.runs.parts import Runs
 from prime_async.server.sandboxes.host import MakeRuntime
 from prime_async.server.sandboxes.parts import Sandboxes
 from prime_async.server.store.database import Database
@@ -64,6 +65,7 @@ class Platform:
     bodies: ByteBudget
     metrics: Metrics
     sandboxes: Sandboxes
+    runs: Runs
     clock: Clock = field(default_factory=SystemClock)
     directories: Directories = field(default_factory=Directories)
     threads: anyio.CapacityLimiter = field(
@@ -92,7 +94,9 @@ class Platform:
         bodies = ByteBudget(limits.bodies_in_memory_bytes)
         metrics = Metrics(database.writer, bodies)
         sandboxes = Sandboxes.make(config, database, clock, metrics, runtime)
-        return cls(config, database, Keys(database, clock), bodies, metrics, sandboxes, clock)
+        runs = Runs.make(config, database, clock, sandboxes.leases)
+        keys = Keys(database, clock)
+        return cls(config, database, keys, bodies, metrics, sandboxes, runs, clock)
 
 
 PLATFORM: web.AppKey[Platform] = web.AppKey("platform", Platform)
