@@ -1,6 +1,6 @@
 """A command in a sandbox, a file in, a file out; then many sandboxes at a time.
 
-PRIME_CONTEXT=local python examples/sandbox.py
+Runs on the embedded platform, which it starts.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ async def score(client: AsyncSandboxClient, number: int) -> int:
 
 async def main() -> None:
     """Train once, then score four answers side by side."""
-    async with AsyncSandboxClient(max_live=4) as client:
+    async with AsyncSandboxClient(context="local", max_live=4) as client:
         with tempfile.TemporaryDirectory() as folder:
             await train(client, Path(folder))
         print(await asyncio.gather(*(score(client, number) for number in range(4))))

@@ -6,20 +6,52 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 from prime_sync._frames import unwrapped
 from prime_sync._roots import ROOT
 from prime_sync._mailbox import Mailbox
 
-__all__ = ["Call"]
+__all__ = ["Call", "Later"]
 
 # A signal interrupts a wait for a lock everywhere but on Windows, where Ctrl-C is seen between two
 # short waits.
 _SLICE = 0.1 if sys.platform == "win32" else -1.0
 
 T = TypeVar("T")
+
+
+class Later(Coroutine[Any, Any, T]):
+    """A coroutine that is made when it is first run.
+
+    Ctrl-C between making a coroutine and handing it over would leave one that was never awaited,
+    and Python warns of that.
+    """
+
+    __slots__ = ("_coro", "_make")
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._make = make
+        self._coro: Coroutine[Any, Any, T] | None = None
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._made().__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._made().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._made().throw(*error)
+
+    def close(self) -> None:
+        if self._coro is not None:
+            self._coro.close()
+
+    def _made(self) -> Coroutine[Any, Any, T]:
+        if self._coro is None:
+            self._coro = self._make()
+        return self._coro
 
 
 class Call(Generic[T]):

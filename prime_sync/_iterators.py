@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from prime_async.errors import PrimeError, WrongLoopError
+from prime_sync._calls import Later
 from prime_sync._frames import trimmed, unwrapped
 from prime_sync._roots import ROOT
 
@@ -66,7 +67,7 @@ class CloseableIterator(Iterator[T]):
         if not self._closed:
             self._closed = True
             self._ready.clear()
-            self._bridge.call(self._pump.stop(), self._mail, self._pump.name)
+            self._bridge.call(Later(self._pump.stop), self._mail, self._pump.name)
 
     def __enter__(self) -> Self:
         return self
@@ -82,7 +83,7 @@ class CloseableIterator(Iterator[T]):
         if self._closed:
             raise StopIteration
         try:
-            items = self._bridge.call(self._pump.fetch(), self._mail, self._pump.name)
+            items = self._bridge.call(Later(self._pump.fetch), self._mail, self._pump.name)
         except PrimeError:  # refused: wrong thread, wrong process, or too late
             raise
         except BaseException:

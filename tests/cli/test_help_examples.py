@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +16,8 @@ from prime_async_cli.app import root
 from prime_async_cli.command import Command
 from prime_async_cli.tree import walk
 
-from tests.cli.harness import Ran
+from prime_sync import CreateSandboxRequest, Sandbox, SandboxClient
+from tests.cli.harness import COMMAND, Ran
 from tests.cli.runs import make_run, real_run
 from tests.stub import Answer, Stub
 
@@ -29,6 +33,7 @@ ELSEWHERE = {
     "eval logs": "the embedded platform runs no hosted evaluations: see below",
     "--resume": "there is nothing to go on with: see test_push.py",
     "set-api-key": "reads the key from a person or a pipe: see test_config.py",
+    "prime-async sandbox": "needs a sandbox: see test_sandbox.py",
 }
 HERE = [each for each in EXAMPLES if not any(what in each for what in ELSEWHERE)]
 
@@ -68,3 +73,42 @@ def test_following_a_log(stub: Stub, inside: Callable[..., Ran]) -> None:
     (example,) = [each for each in EXAMPLES if "eval logs" in each]
     ran = inside(*words_of(example, {"ID": "ev1"}))
     assert (ran.code, ran.out) == (0, "a\nb\n")
+
+
+SANDBOX_EXAMPLES = [
+    each
+    for each in EXAMPLES
+    if "prime-async sandbox" in each
+    and " -t " not in each  # test_sandbox_terminal.py
+    and "--follow" not in each  # ends with the sandbox: test_sandbox.py
+    and (shutil.which("jq") or "jq" not in each)
+]
+
+
+def test_those_of_sandboxes_work(
+    box: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Typed one after the other in a shell, with the files they speak of on both sides."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_TOKEN", "hf_canary")
+    monkeypatch.setenv("PATH", str(Path(COMMAND).parent), prepend=os.pathsep)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text("print('training')\n")
+    (tmp_path / "train.py").write_text("print('training')\n")
+    with SandboxClient() as client:
+        script = "mkdir -p /app/results && cp /etc/hostname /app/results/ && touch /app/model.pt"
+        assert client.execute_command(box.id, script).exit_code == 0
+        doomed = client.create(CreateSandboxRequest(name="doomed", docker_image="ubuntu:24.04"))
+    for example in SANDBOX_EXAMPLES:
+        name = doomed.id if " delete " in example else box.id
+        line = re.sub(r"\bID\b", name, example) + (" --yes" if " delete " in example else "")
+        line = line.replace("--yes --yes", "--yes")
+        ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+        expected = 2 if "'python train.py > log'" in line else 0  # a new sandbox has no train.py
+        assert ran.returncode == expected, (line, ran.stdout, ran.stderr)
+    assert (tmp_path / "model.pt").exists()
+    assert (tmp_path / "results" / "hostname").exists()
+    with SandboxClient() as client:
+        for left in client.list(exclude_terminated=True).sandboxes:
+            if left.id != box.id:
+                client.delete(left.id)

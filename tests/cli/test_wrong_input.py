@@ -333,13 +333,16 @@ SIMPLE_TALKERS = [  # the others need more words, and go through the same transp
 
 @pytest.mark.parametrize("node", SIMPLE_TALKERS, ids=lambda node: " ".join(node.words))
 def test_a_platform_that_is_not_there(
-    node: Node, inside: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+    node: Node, inside: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Exit 1, nothing on standard output, the address and what to look at."""
     monkeypatch.setenv("PRIME_API_KEY", CANARY)
     monkeypatch.setenv("PRIME_API_BASE_URL", "http://127.0.0.1:1")
     monkeypatch.setattr("random.random", lambda: 1.0)  # full jitter: no pause between the tries
-    ran = inside(*usual(node), "-o", "json")
+    arguments = usual(node)
+    if node.words == ("sandbox", "upload"):
+        arguments[-2] = str(tmp_path)
+    ran = inside(*arguments, "-o", "json")
     assert (ran.code, ran.out) == (1, "")
     error = json.loads(ran.err)["error"]
     assert error["type"] == "APIConnectionError"

@@ -46,7 +46,7 @@ def run(command: list[str], environment: dict[str, str]) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("code", PYTHON, ids=["async", "sync"])
+@pytest.mark.parametrize("code", PYTHON)
 def test_the_python_of_the_readme(code: str, environment: dict[str, str]) -> None:
     """Both faces, warnings being errors."""
     run([sys.executable, "-W", "error", "-c", code], environment)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import signal
+import socket
 from pathlib import Path
 
 import anyio
@@ -397,21 +399,28 @@ async def test_files_are_those_of_the_commands(box: Sandbox) -> None:
 
 async def test_ports_of_the_sandbox_are_reached(box: Sandbox) -> None:
     """Both ways: what listens inside, and what we listen for inside."""
-    listening = await box.listen(43210)
+    ours, theirs = free_ports(2)  # a runtime without namespaces shares them with the host
+    listening = await box.listen(ours)
     listening.close()
     script = (
-        "import socket; s = socket.create_server(('127.0.0.1', 43211)); print('up', flush=True);"
-        "c, _ = s.accept(); c.sendall(c.recv(5).upper())"
+        f"import socket; s = socket.create_server(('127.0.0.1', {theirs}));"
+        "print('up', flush=True); c, _ = s.accept(); c.sendall(c.recv(5).upper())"
     )
     command = await box.exec(ExecSpec(("python3", "-c", script)))
     assert await command.stdout.read() == b"up\n"
-    with await box.connect(43211) as connected:
+    with await box.connect(theirs) as connected:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(connected, b"hello")
         assert await loop.sock_recv(connected, 5) == b"HELLO"
     await command.aclose()
     with pytest.raises(OSError, match="111"):
-        await box.connect(43212)
+        await box.connect(ours)
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        made = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [server.getsockname()[1] for server in made]
 
 
 async def test_a_sandbox_is_adopted_by_its_record(runtime: BaseRuntime, store: Path) -> None:

@@ -21,6 +21,12 @@ class _Cut:
         self.content = self
         self._pieces = iter(pieces)
 
+    def exception(self) -> None:
+        return None
+
+    def read_nowait(self) -> bytes:
+        return b""
+
     async def readany(self) -> bytes:
         return next((piece for piece in self._pieces if piece), b"")
 
