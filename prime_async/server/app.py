@@ -18,6 +18,7 @@ from prime_async.server.origins import check_origin
 from prime_async.server.platform import PLATFORM, Platform
 from prime_async.server.routes import (
     environments,
+    episodes,
     evaluations,
     gateway_commands,
     gateway_files,
@@ -32,6 +33,8 @@ from prime_async.server.routes import (
     sandbox_extras,
     sandboxes,
     service,
+    trace_runs,
+    traces,
 )
 from prime_async.server.sandboxes.host import MakeRuntime
 from prime_async.server.store.run_records import purge_leftover_records
@@ -72,6 +75,9 @@ API_ENDPOINTS: tuple[Endpoint, ...] = (
     *run_leases.ENDPOINTS,
     *RFT_ENDPOINTS,
     rft_samples.UPLOAD,
+    *traces.ENDPOINTS,
+    *episodes.ENDPOINTS,
+    *trace_runs.ENDPOINTS,
     *local.ENDPOINTS,
 )
 GATEWAY_ENDPOINTS: tuple[Endpoint, ...] = (
@@ -119,8 +125,10 @@ async def _state(app: web.Application) -> AsyncIterator[None]:
         await purge_leftovers(platform.database)
         await purge_leftover_records(platform.database)
         await platform.runs.open()
+        await platform.traces.open()
         await platform.sandboxes.open()
         yield
     finally:
         await platform.sandboxes.close()
+        await platform.traces.close()
         await platform.database.close()

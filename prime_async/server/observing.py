@@ -16,6 +16,7 @@ from prime_async.server.failures import RequestError
 from prime_async.server.logs import log_event
 from prime_async.server.platform import PLATFORM
 from prime_async.server.store.writer import storage_failure
+from prime_async.server.traces.inflating import HAS_ZSTD
 
 __all__ = [
     "FEATURES",
@@ -26,9 +27,19 @@ __all__ = [
     "observe",
 ]
 
-FEATURES = (
-    "idempotency, sample-ranges, sandbox-leases, resumable-uploads, file-info, run-metrics-batch, "
-    "run-leases"
+FEATURES = ", ".join(
+    (
+        "idempotency",
+        "sample-ranges",
+        "sandbox-leases",
+        "resumable-uploads",
+        "file-info",
+        "run-metrics-batch",
+        "run-leases",
+        "traces-export",
+        "traces-aggregate",
+        *(["traces-zstd"] if HAS_ZSTD else []),
+    )
 )
 """What this server can do beyond the official wire, told on every answer."""
 

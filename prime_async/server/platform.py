@@ -20,6 +20,7 @@ from prime_async.server.sandboxes.host import MakeRuntime
 from prime_async.server.sandboxes.parts import Sandboxes
 from prime_async.server.store.database import Database
 from prime_async.server.store.pages import Directories
+from prime_async.server.traces.service import Traces
 
 __all__ = ["PLATFORM", "InFlight", "Platform"]
 
@@ -65,6 +66,7 @@ class Platform:
     bodies: ByteBudget
     metrics: Metrics
     sandboxes: Sandboxes
+    traces: Traces
     runs: Runs
     clock: Clock = field(default_factory=SystemClock)
     directories: Directories = field(default_factory=Directories)
@@ -95,8 +97,9 @@ class Platform:
         metrics = Metrics(database.writer, bodies)
         sandboxes = Sandboxes.make(config, database, clock, metrics, runtime)
         runs = Runs.make(config, database, clock, sandboxes.leases)
+        traces = Traces(config, database)
         keys = Keys(database, clock)
-        return cls(config, database, keys, bodies, metrics, sandboxes, runs, clock)
+        return cls(config, database, keys, bodies, metrics, sandboxes, traces, runs, clock)
 
 
 PLATFORM: web.AppKey[Platform] = web.AppKey("platform", Platform)

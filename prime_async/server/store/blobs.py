@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 __all__ = ["Blobs"]
 
@@ -52,6 +53,25 @@ class Blobs:
     def path(self, digest: str) -> Path:
         """The file of a digest."""
         return self._kept / digest[:2] / digest
+
+    def read(self, digest: str, offset: int, length: int) -> bytes:
+        """A part of a file.
+
+        Raises:
+            FileNotFoundError: there is no such file (any more).
+        """
+        with self.path(digest).open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), length, offset)
+
+    def open_part(self, digest: str, offset: int) -> BinaryIO:
+        """A file, open for reading at a place.
+
+        Raises:
+            FileNotFoundError: there is no such file (any more).
+        """
+        file = self.path(digest).open("rb")
+        file.seek(offset)
+        return file
 
     @contextmanager
     def pinned(self, digest: str) -> Iterator[None]:

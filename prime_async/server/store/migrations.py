@@ -112,7 +112,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             """CREATE TABLE trace_uploads (
                 number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, owner VARCHAR NOT NULL,
                 digest VARCHAR NOT NULL, line_format VARCHAR NOT NULL, schema_version INTEGER
-                NOT NULL, context BLOB NOT NULL, user_id VARCHAR NOT NULL, size INTEGER NOT
+                NOT NULL, context VARCHAR NOT NULL, user_id VARCHAR NOT NULL, size INTEGER NOT
                 NULL, cut BOOLEAN NOT NULL, created_at FLOAT NOT NULL, UNIQUE (owner, digest))""",
             "CREATE INDEX trace_uploads_by_digest ON trace_uploads (digest)",
             """CREATE TABLE traces (

@@ -19,6 +19,7 @@ from prime_async.server.traces.documents import (
     NodeDocument,
     TraceDocument,
 )
+from prime_async.server.traces.leaves import as_integer, as_list, as_number, as_object, as_text
 
 __all__ = ["EpisodeRow", "TraceRow", "project_episode", "project_trace"]
 
@@ -37,8 +38,8 @@ _PROVIDERS = {
     "anthropic.com": "anthropic",
     "openrouter.ai": "openrouter",
 }
-_INTEGERS = 2**63
-"""SQLite's integers end here."""
+_LARGEST_COUNT = 10**12
+"""Tokens and milliseconds of one trace end here, so that those of millions can be added up."""
 
 
 class TraceRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):
@@ -83,20 +84,20 @@ class EpisodeRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):
 def project_trace(document: TraceDocument) -> TraceRow:
     """The columns of a trace whose ``id`` and ``timing.start`` are known to be there."""
     nodes, calls = document.nodes or [], document.calls or []
-    config = _object(_object(document.agent).get("config"))
-    run = _object(document.run)
+    config = as_object(as_object(document.agent).get("config"))
+    run = as_object(document.run)
     start = float(document.timing["start"])
-    outcome = _text(document.stop_condition)
+    outcome = as_text(document.stop_condition)
     return TraceRow(
         trace_id=document.id,
         created_at=start,
-        episode_id=_text(_object(document.episode).get("id")),
-        run_id=_text(run.get("id")),
-        run_step=_integer(_object(run.get("work")).get("step")),
-        model_provider=_provider(_object(config.get("client")).get("base_url")),
-        model_id=_text(config.get("model")),
-        task_id=_text(_object(_object(document.task).get("data")).get("name")),
-        agent_name=_text(_object(document.agent).get("name")),
+        episode_id=as_text(as_object(document.episode).get("id")),
+        run_id=as_text(run.get("id")),
+        run_step=as_integer(as_object(run.get("work")).get("step")),
+        model_provider=_provider(as_object(config.get("client")).get("base_url")),
+        model_id=as_text(config.get("model")),
+        task_id=as_text(as_object(as_object(document.task).get("data")).get("name")),
+        agent_name=as_text(as_object(document.agent).get("name")),
         reward=_reward(document.rewards),
         outcome=outcome,
         has_error=_failed(document.ok, document.errors),
@@ -109,54 +110,25 @@ def project_trace(document: TraceDocument) -> TraceRow:
 
 def project_episode(document: EpisodeDocument) -> EpisodeRow:
     """The columns of an episode whose ``id`` is known to be there."""
-    last = _object(document.errors[-1]) if _is_filled(document.errors) else {}
+    errors = as_list(document.errors)
+    last = as_object(errors[-1]) if errors else {}
     return EpisodeRow(
         episode_id=document.id,
-        run_id=_text(_object(document.run).get("id")),
-        environment_id=_text(_object(document.env).get("id")),
-        outcome=_text(document.outcome),
+        run_id=as_text(as_object(document.run).get("id")),
+        environment_id=as_text(as_object(document.env).get("id")),
+        outcome=as_text(document.outcome),
         has_error=_failed(document.ok, document.errors),
-        error_type=_text(last.get("type")),
-        error_message=_text(last.get("message")),
+        error_type=as_text(last.get("type")),
+        error_message=as_text(last.get("message")),
     )
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _number(value: Any) -> float | None:
-    """A finite number; a bool is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _integer(value: Any) -> int | None:
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not whole or not -_INTEGERS <= value < _INTEGERS:
-        return None
-    return int(value)
-
-
 def _count(value: Any) -> int:
-    return max(0, _integer(value) or 0)
-
-
-def _is_filled(value: Any) -> bool:
-    return isinstance(value, list) and bool(value)
+    return max(0, as_integer(value) or 0)
 
 
 def _failed(ok: Any, errors: Any) -> bool:
-    return not ok if isinstance(ok, bool) else _is_filled(errors)
+    return not ok if isinstance(ok, bool) else bool(as_list(errors))
 
 
 def _provider(base_url: Any) -> str | None:
@@ -173,16 +145,16 @@ def _provider(base_url: Any) -> str | None:
 
 def _reward(rewards: Any) -> float | None:
     """The sum of score times weight; None when nothing was scored."""
-    scored = [_weighted(reward) for reward in _object(rewards).values()]
+    scored = [_weighted(reward) for reward in as_object(rewards).values()]
     known = [one for one in scored if one is not None]
-    return _number(math.fsum(known)) if known else None
+    return as_number(math.fsum(known)) if known else None
 
 
 def _weighted(reward: Any) -> float | None:
     if not isinstance(reward, dict):
-        return _number(reward)
-    score, weight = _number(reward.get("score")), _number(reward.get("weight", 1.0))
-    return None if score is None or weight is None else _number(score * weight)
+        return as_number(reward)
+    score, weight = as_number(reward.get("score")), as_number(reward.get("weight", 1.0))
+    return None if score is None or weight is None else as_number(score * weight)
 
 
 def _ran_out(calls: Sequence[CallDocument]) -> bool:
@@ -192,28 +164,28 @@ def _ran_out(calls: Sequence[CallDocument]) -> bool:
 
 
 def _duration_ms(timing: Mapping[str, Any], start: float) -> int:
-    ends = (_number(_object(timing.get(phase)).get("end")) for phase in _PHASES)
+    ends = (as_number(as_object(timing.get(phase)).get("end")) for phase in _PHASES)
     end = next((end for end in ends if end), None)
     if end is None:
         return 0
-    return min(max(0, round((end - start) * 1000)), _INTEGERS - 1)
+    return min(max(0, round((end - start) * 1000)), _LARGEST_COUNT)
 
 
 def _extras(document: TraceDocument, nodes: Sequence[NodeDocument]) -> bytes:
     """What lists show and nothing asks for, as JSON."""
-    task = _object(document.task)
-    metrics = {name: _number(value) for name, value in _object(document.metrics).items()}
+    task = as_object(document.task)
+    metrics = {name: as_number(value) for name, value in as_object(document.metrics).items()}
     extras = {
         "metrics": {name: value for name, value in metrics.items() if value is not None},
         "activity": _activity(nodes),
-        "task_key": _text(task.get("key")),
-        "task_hash": _text(task.get("hash")),
+        "task_key": as_text(task.get("key")),
+        "task_hash": as_text(task.get("hash")),
     }
     return msgspec.json.encode(extras)
 
 
 def _activity(nodes: Sequence[NodeDocument]) -> dict[str, int]:
-    messages = [_object(node.message) for node in nodes]
+    messages = [as_object(node.message) for node in nodes]
     roles = [message.get("role") for message in messages]
     called = [message.get("tool_calls") for message in messages]
     return {
@@ -229,18 +201,18 @@ def _total_tokens(nodes: Sequence[NodeDocument], calls: Sequence[CallDocument]) 
     usages = [_tokens(call.usage) for call in calls]
     last_at: dict[int, int] = {}
     for call, tokens in zip(calls, usages, strict=True):
-        node = _integer(call.node)
+        node = as_integer(call.node)
         if node is not None and 0 <= node < len(nodes) and tokens:
             last_at[node] = tokens
     total = sum(last_at[node] for node in _last_calls(nodes, last_at))
     if not total:
         total = next((tokens for tokens in reversed(usages) if tokens), 0)
-    return min(total, _INTEGERS - 1)
+    return min(total, _LARGEST_COUNT)
 
 
 def _tokens(usage: Any) -> int:
     names = ("prompt_tokens", "cached_input_tokens", "completion_tokens")
-    return sum(_count(_object(usage).get(name)) for name in names)
+    return sum(_count(as_object(usage).get(name)) for name in names)
 
 
 def _last_calls(nodes: Sequence[NodeDocument], called: Mapping[int, int]) -> Iterator[int]:
@@ -260,5 +232,5 @@ def _last_calls(nodes: Sequence[NodeDocument], called: Mapping[int, int]) -> Ite
 
 def _parent(node: NodeDocument, index: int) -> int | None:
     """A node's parent comes before it; anything else makes it a root."""
-    parent = _integer(node.parent)
+    parent = as_integer(node.parent)
     return parent if parent is not None and 0 <= parent < index else None

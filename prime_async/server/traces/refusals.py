@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from prime_async.server.failures import RequestError
 from prime_async.traces.codes import ErrorCode
 
-__all__ = ["BadLine", "in_traces_words", "refused", "refused_lines"]
+__all__ = ["BUSY_SECONDS", "BadLine", "in_traces_words", "refused", "refused_lines"]
 
 BUSY_SECONDS = "2"
 """``Retry-After`` of what may work a moment later."""

@@ -11,8 +11,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
+from typing import IO, BinaryIO
 
 import msgspec
 
@@ -46,7 +45,7 @@ _batch = msgspec.msgpack.Decoder(RowBatch)
 
 
 class Staging:
-    """A context manager whose end drops what was not taken over.
+    """One upload; ``open`` comes first and ``close`` last, whatever happens between.
 
     Args:
         path: the file of the bytes; it must not exist.
@@ -66,19 +65,17 @@ class Staging:
         self._hash = hashlib.sha256()
         self._batch = RowBatch([], [])
         self._file: BinaryIO | None = None
-        self._rows: BinaryIO | None = None
+        self._rows: IO[bytes] | None = None
 
-    def __enter__(self) -> Self:
+    def open(self) -> None:
+        """Make the files."""
         self._file = self.path.open("xb")
-        self._rows = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=self.path.parent)
-        return self
+        self._rows = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - closed by close
+            _IN_MEMORY, dir=str(self.path.parent)
+        )
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Remove what was not taken over."""
         for file in (self._file, self._rows):
             if file is not None:
                 file.close()
@@ -97,7 +94,7 @@ class Staging:
                 ErrorCode.UPLOAD_TOO_LARGE,
                 f"an upload may have {self._limit} bytes when it is not compressed",
             )
-        assert self._file is not None, "take is called within the context"
+        assert self._file is not None, "it is open"
         self._hash.update(piece)
         if self._reader is not None:
             self._file.write(piece)
@@ -123,14 +120,14 @@ class Staging:
         if not self.row_count:
             raise refused(ErrorCode.INVALID_TRACE, "the upload has no lines")
         self._put_batch()
-        assert self._file is not None, "finish is called within the context"
+        assert self._file is not None, "it is open"
         self._file.flush()
         os.fdatasync(self._file.fileno())
 
     def batches(self) -> Iterator[RowBatch]:
         """The rows, in the order of their lines; may be read more than once."""
         rows = self._rows
-        assert rows is not None, "batches is called within the context"
+        assert rows is not None, "it is open"
         rows.seek(0)
         while head := rows.read(_SIZE_BYTES):
             yield _batch.decode(rows.read(int.from_bytes(head)))
@@ -146,7 +143,7 @@ class Staging:
                 self._put_batch()
 
     def _put_batch(self) -> None:
-        assert self._rows is not None, "rows are kept within the context"
+        assert self._rows is not None, "it is open"
         encoded = msgspec.msgpack.encode(self._batch)
         self._rows.write(len(encoded).to_bytes(_SIZE_BYTES) + encoded)
         self._batch = RowBatch([], [])

@@ -1,0 +1,108 @@
+"""Indexes the texts of new traces while nothing is uploaded.
+
+Indexing takes more time than storing does, and nothing waits for it: a search reads the traces that
+are not indexed yet. So it goes in small steps, each one a write of its own, and only while no
+upload is on its way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import anyio
+from sqlalchemy import Connection
+
+from prime_async.server.failures import RequestError
+from prime_async.server.logs import log_event
+from prime_async.server.store.blobs import Blobs
+from prime_async.server.store.database import Database
+from prime_async.server.store.trace_texts import (
+    Unindexed,
+    add_piece,
+    forget_texts,
+    refresh,
+    set_indexed,
+    unindexed,
+)
+from prime_async.server.traces.texts import pieces_of, texts_of
+
+__all__ = ["Indexer"]
+
+TRACES_AT_ONCE = 16
+"""Traces that are looked up together."""
+
+RETRY_SECONDS = 30.0
+"""Pause after the store refused a write."""
+
+
+class Indexer:
+    """Brings the index up to date; one task runs it."""
+
+    def __init__(self, database: Database, blobs: Blobs) -> None:
+        self._database = database
+        self._blobs = blobs
+        self._new = anyio.Event()
+        self._idle = anyio.Event()
+        self._idle.set()
+        self._uploads = 0
+
+    def wake(self) -> None:
+        """There are new traces."""
+        self._new.set()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stand back while the block runs."""
+        if not self._uploads:
+            self._idle = anyio.Event()
+        self._uploads += 1
+        try:
+            yield
+        finally:
+            self._uploads -= 1
+            if not self._uploads:
+                self._idle.set()
+
+    async def run(self) -> None:
+        """Index what comes, until it is cancelled."""
+        while True:
+            try:
+                await self._catch_up()
+            except RequestError as failure:
+                # The store is full or broken: searches go on without the index.
+                log_event(logging.WARNING, "indexing_postponed", reason=failure.code)
+                await anyio.sleep(RETRY_SECONDS)
+                continue
+            await self._new.wait()
+            self._new = anyio.Event()
+
+    async def _catch_up(self) -> None:
+        await self._database.write(refresh)
+        while waiting := await self._database.scan(
+            lambda reader: unindexed(reader, TRACES_AT_ONCE)
+        ):
+            for trace in waiting:
+                await self._index(trace)
+
+    async def _index(self, trace: Unindexed) -> None:
+        pieces = await anyio.to_thread.run_sync(self._pieces, trace)
+        # Whoever was cut short before may have left some of them.
+        await self._step(partial(forget_texts, trace=trace.number))
+        for piece in pieces:
+            await self._step(partial(add_piece, trace=trace.number, piece=piece))
+        await self._step(partial(set_indexed, trace=trace.number))
+
+    def _pieces(self, trace: Unindexed) -> list[str]:
+        try:
+            line = self._blobs.read(trace.digest, trace.offset, trace.length)
+        except FileNotFoundError:
+            # It is being deleted.
+            return []
+        return list(pieces_of(texts_of(line)))
+
+    async def _step(self, write: Callable[[Connection], None]) -> None:
+        await self._idle.wait()
+        await self._database.write(write)
