@@ -90,6 +90,9 @@ if TYPE_CHECKING:
         PrimeError as PrimeError,
     )
     from prime_async.errors import (
+        PrimeTracesError as PrimeTracesError,
+    )
+    from prime_async.errors import (
         ProtocolError as ProtocolError,
     )
     from prime_async.errors import (
@@ -299,6 +302,42 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.treerules import (
         TreeTransfer as TreeTransfer,
     )
+    from prime_async.traces.api import (
+        AsyncTracesAPIClient as AsyncTracesAPIClient,
+    )
+    from prime_async.traces.client import (
+        AsyncTracesClient as AsyncTracesClient,
+    )
+    from prime_async.traces.codes import (
+        LineFormat as LineFormat,
+    )
+    from prime_async.traces.errors import (
+        TraceTooLargeError as TraceTooLargeError,
+    )
+    from prime_async.traces.models import (
+        EpisodeDetail as EpisodeDetail,
+    )
+    from prime_async.traces.models import (
+        EpisodeSummary as EpisodeSummary,
+    )
+    from prime_async.traces.models import (
+        RunSummary as RunSummary,
+    )
+    from prime_async.traces.models import (
+        TraceSummary as TraceSummary,
+    )
+    from prime_async.traces.models import (
+        UploadReceipt as UploadReceipt,
+    )
+    from prime_async.traces.receipts import (
+        PartialUpload as PartialUpload,
+    )
+    from prime_async.traces.receipts import (
+        UploadReceipts as UploadReceipts,
+    )
+    from prime_async.traces.receipts import (
+        partial_upload as partial_upload,
+    )
     from prime_async.transport import (
         RetryPolicy as RetryPolicy,
     )
@@ -316,6 +355,8 @@ __all__ = [
     "AsyncSandboxControl",
     "AsyncSandboxFiles",
     "AsyncSandboxProcess",
+    "AsyncTracesAPIClient",
+    "AsyncTracesClient",
     "BadRequestError",
     "BatchSandboxStatusResponse",
     "BatchStatusUnsupportedError",
@@ -328,6 +369,8 @@ __all__ = [
     "DownloadTimeoutError",
     "EgressPolicyStatus",
     "EnvironmentNotFoundError",
+    "EpisodeDetail",
+    "EpisodeSummary",
     "ErrorContext",
     "EvalsAPIError",
     "Evaluation",
@@ -341,17 +384,20 @@ __all__ = [
     "InterruptedPush",
     "InvalidEvaluationError",
     "InvalidSampleError",
+    "LineFormat",
     "LocalPlatformError",
     "MethodNotAllowedError",
     "NotFoundError",
+    "OutputLine",
     "OversizedLine",
     "OversizedSamplesError",
-    "OutputLine",
     "PartialOutput",
     "PartialPushError",
+    "PartialUpload",
     "PayloadTooLargeError",
     "PaymentRequiredError",
     "PrimeError",
+    "PrimeTracesError",
     "ProtocolError",
     "PushReceipt",
     "PushedRun",
@@ -363,6 +409,7 @@ __all__ = [
     "ResultRun",
     "ResumeToken",
     "RetryPolicy",
+    "RunSummary",
     "SamplePage",
     "Sandbox",
     "SandboxBulkWaitError",
@@ -385,10 +432,14 @@ __all__ = [
     "StartCommand",
     "SyncResult",
     "TERMINAL_STATUSES",
+    "TraceSummary",
+    "TraceTooLargeError",
     "TransferProgress",
     "TransportError",
     "TreeTransfer",
     "UnauthorizedError",
+    "UploadReceipt",
+    "UploadReceipts",
     "UploadTimeoutError",
     "UsageError",
     "ValidationError",
@@ -402,6 +453,7 @@ __all__ = [
     "load_run",
     "load_settings",
     "partial_output",
+    "partial_upload",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -419,6 +471,8 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncSandboxControl": "prime_async.sandboxes.control",
         "AsyncSandboxFiles": "prime_async.sandboxes.storage",
         "AsyncSandboxProcess": "prime_async.sandboxes.processes",
+        "AsyncTracesAPIClient": "prime_async.traces.api",
+        "AsyncTracesClient": "prime_async.traces.client",
         "BadRequestError": "prime_async.errors",
         "BatchSandboxStatusResponse": "prime_async.sandboxes.models",
         "BatchStatusUnsupportedError": "prime_async.errors",
@@ -431,6 +485,8 @@ __getattr__, __dir__ = lazy_exports(
         "DownloadTimeoutError": "prime_async.errors",
         "EgressPolicyStatus": "prime_async.sandboxes.models",
         "EnvironmentNotFoundError": "prime_async.errors",
+        "EpisodeDetail": "prime_async.traces.models",
+        "EpisodeSummary": "prime_async.traces.models",
         "ErrorContext": "prime_async.sandboxes.models",
         "EvalsAPIError": "prime_async.errors",
         "Evaluation": "prime_async.evals.models",
@@ -444,17 +500,20 @@ __getattr__, __dir__ = lazy_exports(
         "InterruptedPush": "prime_async.evals.sync",
         "InvalidEvaluationError": "prime_async.errors",
         "InvalidSampleError": "prime_async.errors",
+        "LineFormat": "prime_async.traces.codes",
         "LocalPlatformError": "prime_async.errors",
         "MethodNotAllowedError": "prime_async.errors",
         "NotFoundError": "prime_async.errors",
+        "OutputLine": "prime_async.sandboxes.output",
         "OversizedLine": "prime_async.evals.files",
         "OversizedSamplesError": "prime_async.errors",
-        "OutputLine": "prime_async.sandboxes.output",
         "PartialOutput": "prime_async.sandboxes.commands",
         "PartialPushError": "prime_async.errors",
+        "PartialUpload": "prime_async.traces.receipts",
         "PayloadTooLargeError": "prime_async.errors",
         "PaymentRequiredError": "prime_async.errors",
         "PrimeError": "prime_async.errors",
+        "PrimeTracesError": "prime_async.errors",
         "ProtocolError": "prime_async.errors",
         "PushReceipt": "prime_async.evals.receipts",
         "PushedRun": "prime_async.evals.runs",
@@ -466,6 +525,7 @@ __getattr__, __dir__ = lazy_exports(
         "ResultRun": "prime_async.evals.verifiers",
         "ResumeToken": "prime_async.evals.receipts",
         "RetryPolicy": "prime_async.transport",
+        "RunSummary": "prime_async.traces.models",
         "SamplePage": "prime_async.evals.models",
         "Sandbox": "prime_async.sandboxes.models",
         "SandboxBulkWaitError": "prime_async.errors",
@@ -488,10 +548,14 @@ __getattr__, __dir__ = lazy_exports(
         "StartCommand": "prime_async.sandboxes.requests",
         "SyncResult": "prime_async.evals.sync",
         "TERMINAL_STATUSES": "prime_async.evals.models",
+        "TraceSummary": "prime_async.traces.models",
+        "TraceTooLargeError": "prime_async.traces.errors",
         "TransferProgress": "prime_async.sandboxes.pace",
         "TransportError": "prime_async.errors",
         "TreeTransfer": "prime_async.sandboxes.treerules",
         "UnauthorizedError": "prime_async.errors",
+        "UploadReceipt": "prime_async.traces.models",
+        "UploadReceipts": "prime_async.traces.receipts",
         "UploadTimeoutError": "prime_async.errors",
         "UsageError": "prime_async.errors",
         "ValidationError": "prime_async.errors",
@@ -505,5 +569,6 @@ __getattr__, __dir__ = lazy_exports(
         "load_run": "prime_async.evals.verifiers",
         "load_settings": "prime_async.config",
         "partial_output": "prime_async.sandboxes.commands",
+        "partial_upload": "prime_async.traces.receipts",
     },
 )

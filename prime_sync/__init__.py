@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         PayloadTooLargeError,
         PaymentRequiredError,
         PrimeError,
+        PrimeTracesError,
         ProtocolError,
         RateLimitError,
         SandboxBulkWaitError,
@@ -94,6 +95,16 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.pace import TransferProgress
     from prime_async.sandboxes.requests import CreateSandboxRequest, StartCommand, VolumeMount
     from prime_async.sandboxes.treerules import SkippedEntry, TreeTransfer
+    from prime_async.traces.codes import LineFormat
+    from prime_async.traces.errors import TraceTooLargeError
+    from prime_async.traces.models import (
+        EpisodeDetail,
+        EpisodeSummary,
+        RunSummary,
+        TraceSummary,
+        UploadReceipt,
+    )
+    from prime_async.traces.receipts import PartialUpload, UploadReceipts, partial_upload
     from prime_async.transport import RetryPolicy
     from prime_sync._iterators import CloseableIterator
     from prime_sync.api import APIClient
@@ -107,6 +118,8 @@ if TYPE_CHECKING:
         SandboxFiles,
         SandboxProcess,
     )
+    from prime_sync.traces import TracesClient
+    from prime_sync.traces_api import TracesAPIClient
 
 __all__ = [
     "APIClient",
@@ -127,6 +140,8 @@ __all__ = [
     "DownloadTimeoutError",
     "EgressPolicyStatus",
     "EnvironmentNotFoundError",
+    "EpisodeDetail",
+    "EpisodeSummary",
     "ErrorContext",
     "EvalsAPIError",
     "EvalsClient",
@@ -141,6 +156,7 @@ __all__ = [
     "InterruptedPush",
     "InvalidEvaluationError",
     "InvalidSampleError",
+    "LineFormat",
     "LocalPlatformError",
     "MethodNotAllowedError",
     "NotFoundError",
@@ -149,9 +165,11 @@ __all__ = [
     "OversizedSamplesError",
     "PartialOutput",
     "PartialPushError",
+    "PartialUpload",
     "PayloadTooLargeError",
     "PaymentRequiredError",
     "PrimeError",
+    "PrimeTracesError",
     "ProcessStream",
     "ProtocolError",
     "PushReceipt",
@@ -164,6 +182,7 @@ __all__ = [
     "ResultRun",
     "ResumeToken",
     "RetryPolicy",
+    "RunSummary",
     "SamplePage",
     "Sandbox",
     "SandboxBulkWaitError",
@@ -191,10 +210,16 @@ __all__ = [
     "StartCommand",
     "SyncResult",
     "TERMINAL_STATUSES",
+    "TraceSummary",
+    "TraceTooLargeError",
+    "TracesAPIClient",
+    "TracesClient",
     "TransferProgress",
     "TransportError",
     "TreeTransfer",
     "UnauthorizedError",
+    "UploadReceipt",
+    "UploadReceipts",
     "UploadTimeoutError",
     "UsageError",
     "ValidationError",
@@ -208,6 +233,7 @@ __all__ = [
     "load_run",
     "load_settings",
     "partial_output",
+    "partial_upload",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -231,6 +257,8 @@ __getattr__, __dir__ = lazy_exports(
         "DownloadTimeoutError": "prime_async.errors",
         "EgressPolicyStatus": "prime_async.sandboxes.models",
         "EnvironmentNotFoundError": "prime_async.errors",
+        "EpisodeDetail": "prime_async.traces.models",
+        "EpisodeSummary": "prime_async.traces.models",
         "ErrorContext": "prime_async.sandboxes.models",
         "EvalsAPIError": "prime_async.errors",
         "EvalsClient": "prime_sync.evals",
@@ -245,6 +273,7 @@ __getattr__, __dir__ = lazy_exports(
         "InterruptedPush": "prime_async.evals.sync",
         "InvalidEvaluationError": "prime_async.errors",
         "InvalidSampleError": "prime_async.errors",
+        "LineFormat": "prime_async.traces.codes",
         "LocalPlatformError": "prime_async.errors",
         "MethodNotAllowedError": "prime_async.errors",
         "NotFoundError": "prime_async.errors",
@@ -253,9 +282,11 @@ __getattr__, __dir__ = lazy_exports(
         "OversizedSamplesError": "prime_async.errors",
         "PartialOutput": "prime_async.sandboxes.commands",
         "PartialPushError": "prime_async.errors",
+        "PartialUpload": "prime_async.traces.receipts",
         "PayloadTooLargeError": "prime_async.errors",
         "PaymentRequiredError": "prime_async.errors",
         "PrimeError": "prime_async.errors",
+        "PrimeTracesError": "prime_async.errors",
         "ProcessStream": "prime_sync.sandboxes",
         "ProtocolError": "prime_async.errors",
         "PushReceipt": "prime_async.evals.receipts",
@@ -268,6 +299,7 @@ __getattr__, __dir__ = lazy_exports(
         "ResultRun": "prime_async.evals.verifiers",
         "ResumeToken": "prime_async.evals.receipts",
         "RetryPolicy": "prime_async.transport",
+        "RunSummary": "prime_async.traces.models",
         "SamplePage": "prime_async.evals.models",
         "Sandbox": "prime_async.sandboxes.models",
         "SandboxBulkWaitError": "prime_async.errors",
@@ -295,10 +327,16 @@ __getattr__, __dir__ = lazy_exports(
         "StartCommand": "prime_async.sandboxes.requests",
         "SyncResult": "prime_async.evals.sync",
         "TERMINAL_STATUSES": "prime_async.evals.models",
+        "TraceSummary": "prime_async.traces.models",
+        "TraceTooLargeError": "prime_async.traces.errors",
+        "TracesAPIClient": "prime_sync.traces_api",
+        "TracesClient": "prime_sync.traces",
         "TransferProgress": "prime_async.sandboxes.pace",
         "TransportError": "prime_async.errors",
         "TreeTransfer": "prime_async.sandboxes.treerules",
         "UnauthorizedError": "prime_async.errors",
+        "UploadReceipt": "prime_async.traces.models",
+        "UploadReceipts": "prime_async.traces.receipts",
         "UploadTimeoutError": "prime_async.errors",
         "UsageError": "prime_async.errors",
         "ValidationError": "prime_async.errors",
@@ -312,5 +350,6 @@ __getattr__, __dir__ = lazy_exports(
         "load_run": "prime_async.evals.verifiers",
         "load_settings": "prime_async.config",
         "partial_output": "prime_async.sandboxes.commands",
+        "partial_upload": "prime_async.traces.receipts",
     },
 )

@@ -79,8 +79,21 @@ PLAN = Plan(
             ),
             "prime_async.sandboxes",
         ),
+        Unit("prime_sync.traces_api", ("prime_async.traces.api",)),
+        Unit(
+            "prime_sync.traces_reading",
+            (
+                "prime_async.traces.connection",
+                "prime_async.traces.reading",
+                "prime_async.traces.grouping",
+                "prime_async.traces.bulk",
+            ),
+        ),
+        Unit("prime_sync.traces", ("prime_async.traces.client",), "prime_async.traces"),
     ),
     async_only={
+        "aiter_batches": "iter_batches is the same for plain code",
+        "compress_batch": "makes what only a sink's own loop sends",
         "AsyncAPIClient.connect": "hands out the transport, all of whose methods are asynchronous",
     },
     extras={"CloseableIterator": "prime_sync._iterators"},

@@ -35,7 +35,7 @@ class AsyncTracesConnection(AsyncResourceClient):
 
     def __init__(
         self,
-        api_client: AsyncTracesAPIClient | AsyncAPIClient | str | None = None,
+        api_client: AsyncAPIClient | str | None = None,
         *,
         api_key: str | None = None,
         base_url: str | None = None,

@@ -20,9 +20,8 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from prime_async.traces.batches import Batch, Draft
-from prime_async.traces.intake import Intake
 
-__all__ = ["CLOSING_SECONDS", "AsyncFeed", "Feed", "ThreadFeed", "feed_of"]
+__all__ = ["CLOSING_SECONDS", "AsyncFeed", "Feed", "Taker", "ThreadFeed", "close_source", "feed_of"]
 
 CLOSING_SECONDS = 5.0
 """Seconds a source has for its own clean-up; an upload ends even if that hangs."""
@@ -30,10 +29,20 @@ CLOSING_SECONDS = 5.0
 _TURN_SECONDS = 0.002
 
 
+class Taker(Protocol):
+    """Makes batches of what a feed reads."""
+
+    def take(self, item: Any) -> Draft | None:
+        """Take the next item; return the batch that it closes, if it does."""
+        ...
+
+    def finish(self) -> Draft | None:
+        """Return the batch that is open at the end, or None."""
+        ...
+
+
 class Feed(Protocol):
     """Gives the batches of one source, in order."""
-
-    intake: Intake
 
     def start(self, group: TaskGroup) -> None:
         """Begin to read."""
@@ -55,8 +64,8 @@ class Feed(Protocol):
 class _Handover:
     """The place between the reader and the upload: empty, or one batch."""
 
-    def __init__(self, intake: Intake) -> None:
-        self.intake = intake
+    def __init__(self, intake: Taker) -> None:
+        self._intake = intake
         self._batch: Batch | None = None
         self._news = asyncio.Event()
         self._ended = False
@@ -83,7 +92,7 @@ class _Handover:
 class ThreadFeed(_Handover):
     """Reads a plain iterable in a thread."""
 
-    def __init__(self, items: Callable[[], Iterable[Any]], intake: Intake) -> None:
+    def __init__(self, items: Callable[[], Iterable[Any]], intake: Taker) -> None:
         super().__init__(intake)
         self._items = items
         self._loop = asyncio.get_running_loop()
@@ -98,8 +107,12 @@ class ThreadFeed(_Handover):
 
     def start(self, group: TaskGroup) -> None:
         """See :class:`Feed`."""
-        self._thread.start()
+        self.begin()
         group.start_soon(self._watch, name="prime-async upload source")
+
+    def begin(self) -> None:
+        """Begin to read without a group; :meth:`finished` must be awaited then."""
+        self._thread.start()
 
     def stop(self) -> None:
         """See :class:`Feed`."""
@@ -125,11 +138,11 @@ class ThreadFeed(_Handover):
         try:
             iterator = iter(self._items())
             for item in iterator:
-                if self._stopped or not self._offer(self.intake.take(item)):
+                if self._stopped or not self._offer(self._intake.take(item)):
                     break
             else:
                 iterator = None
-                self._offer(self.intake.finish())
+                self._offer(self._intake.finish())
         except BaseException as error:  # handed to the upload, which raises it in the caller's task
             self._error = error
         finally:
@@ -170,7 +183,7 @@ class ThreadFeed(_Handover):
 class AsyncFeed(_Handover):
     """Reads an asynchronous iterable in a task."""
 
-    def __init__(self, items: AsyncIterable[Any], intake: Intake) -> None:
+    def __init__(self, items: AsyncIterable[Any], intake: Taker) -> None:
         super().__init__(intake)
         self._items = items
         self._scope = anyio.CancelScope()
@@ -199,15 +212,13 @@ class AsyncFeed(_Handover):
         over = time.perf_counter() + _TURN_SECONDS
         try:
             async for item in iterator:
-                await self._offer(self.intake.take(item))
+                await self._offer(self._intake.take(item))
                 if time.perf_counter() >= over:
                     await anyio.lowlevel.checkpoint()
                     over = time.perf_counter() + _TURN_SECONDS
-            await self._offer(self.intake.finish())
+            await self._offer(self._intake.finish())
         finally:
-            if callable(close := getattr(iterator, "aclose", None)):
-                with anyio.move_on_after(CLOSING_SECONDS, shield=True):
-                    await _ended(close())
+            await close_source(iterator)
 
     async def _offer(self, draft: Draft | None) -> None:
         if draft is None:
@@ -223,13 +234,17 @@ class AsyncFeed(_Handover):
         self._free.set()
 
 
-async def _ended(closing: object) -> None:
-    """Wait for a clean-up that may be a coroutine, a future, or done already."""
-    if isinstance(closing, Awaitable):
-        await closing
+async def close_source(iterator: object) -> None:
+    """Close an asynchronous source, if it can be; its clean-up may be a coroutine or a future."""
+    if not callable(close := getattr(iterator, "aclose", None)):
+        return
+    with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+        closing = close()
+        if isinstance(closing, Awaitable):
+            await closing
 
 
-def feed_of(items: Iterable[Any] | AsyncIterable[Any], intake: Intake) -> Feed:
+def feed_of(items: Iterable[Any] | AsyncIterable[Any], intake: Taker) -> Feed:
     """Return the feed for a source."""
     if isinstance(items, AsyncIterable):
         return AsyncFeed(items, intake)

@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["MAX_LINE_BYTES", "LongLine", "bounded_lines", "content_size", "read_jsonl_lines"]
+__all__ = [
+    "MAX_LINE_BYTES",
+    "LongLine",
+    "bounded_lines",
+    "content_size",
+    "file_lines",
+    "read_jsonl_lines",
+]
 
 MAX_LINE_BYTES = 64 * 2**20
 """Bytes a line may have, line feeds at its end not counted."""
@@ -62,4 +69,14 @@ def bounded_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[bytes
         size = len(line)
         while (piece := file.readline(_WINDOW)) and piece[-1] != _LINE_FEED:
             size += len(piece)
-        yield LongLine(size + content_size(piece)) if piece or size > limit else line
+        yield LongLine(size + content_size(piece))
+
+
+def file_lines(path: Path) -> Iterator[bytes | LongLine]:
+    """Yield the lines of a file, too long ones by name only.
+
+    Raises:
+        OSError: it cannot be opened or read.
+    """
+    with path.open("rb", buffering=_WINDOW) as file:
+        yield from bounded_lines(file)

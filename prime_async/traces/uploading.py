@@ -14,6 +14,7 @@ from prime_async.traces.batches import Batch, Packer
 from prime_async.traces.codes import LineFormat
 from prime_async.traces.errors import TracesUsageError, in_family
 from prime_async.traces.feeds import Feed
+from prime_async.traces.intake import Intake
 from prime_async.traces.ledger import Ledger, Place
 from prime_async.traces.models import UploadReceipt
 from prime_async.traces.receipts import UploadReceipts
@@ -111,9 +112,12 @@ class Upload:
     fate is known.
     """
 
-    def __init__(self, api: AsyncTracesAPIClient, feed: Feed, options: UploadOptions) -> None:
+    def __init__(
+        self, api: AsyncTracesAPIClient, feed: Feed, intake: Intake, options: UploadOptions
+    ) -> None:
         self._api = api
         self._feed = feed
+        self._intake = intake
         self._options = options
         self._ledger = Ledger(options.on_batch)
         self._reading = anyio.CancelScope()
@@ -134,9 +138,9 @@ class Upload:
                 await self._all()
             self._raise_failure()
         except BaseException as error:
-            self._ledger.attach(error, self._feed.intake)
+            self._ledger.attach(error, self._intake)
             raise
-        return self._ledger.result(self._feed.intake)
+        return self._ledger.result(self._intake)
 
     async def _all(self) -> None:
         await self._api.connect()
@@ -198,7 +202,7 @@ class Upload:
 
     def _raise_failure(self) -> None:
         error = self._ledger.first_error()
-        if error is None and self._feed.intake.refused and not self._options.skip:
-            error = self._feed.intake.refused[0].error
+        if error is None and self._intake.refused and not self._options.skip:
+            error = self._intake.refused[0].error
         if error is not None:
             raise error
