@@ -17,7 +17,7 @@ __all__ = ["decode_body", "decode_fields", "decode_query"]
 
 Model = TypeVar("Model", bound=msgspec.Struct)
 
-_PLACE = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+_PLACE = re.compile(r"^(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>\d+)\]|\[\.\.\.\]")
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]+)`")
 
