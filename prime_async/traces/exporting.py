@@ -71,7 +71,7 @@ class ExportBuffer(io.RawIOBase):
 class JsonLinesExport:
     """One line per trace: its summary, and its document, as it was uploaded, under ``trace``."""
 
-    def __init__(self, file: ExportBuffer) -> None:
+    def __init__(self, file: io.RawIOBase) -> None:
         self._file = file
 
     def add(self, summary: TraceSummary, document: bytes) -> None:
@@ -87,7 +87,7 @@ class JsonLinesExport:
 class RawExport:
     """One line per trace: its document as it was uploaded, and nothing else."""
 
-    def __init__(self, file: ExportBuffer) -> None:
+    def __init__(self, file: io.RawIOBase) -> None:
         self._file = file
 
     def add(self, summary: TraceSummary, document: bytes) -> None:
@@ -106,7 +106,7 @@ class ParquetExport:
         TracesUsageError: pyarrow is not installed.
     """
 
-    def __init__(self, file: ExportBuffer) -> None:
+    def __init__(self, file: io.RawIOBase) -> None:
         self._arrow, parquet = _pyarrow()
         self._schema = self._arrow.schema(
             [(name, self._kind(kind)) for name, kind, _ in _COLUMNS]
@@ -176,7 +176,7 @@ _COLUMNS: tuple[tuple[str, str, _Read], ...] = (
 """Name, type and source of each column but the document."""
 
 
-def new_export(kind: str, file: ExportBuffer) -> TraceExport:
+def new_export(kind: str, file: io.RawIOBase) -> TraceExport:
     """Return the writer of a format: ``jsonl``, ``parquet`` or ``raw``.
 
     Raises:

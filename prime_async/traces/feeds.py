@@ -137,9 +137,13 @@ class ThreadFeed(_Handover):
         iterator: Iterator[Any] | None = None
         try:
             iterator = iter(self._items())
+            over = time.perf_counter() + _TURN_SECONDS
             for item in iterator:
                 if self._stopped or not self._offer(self._intake.take(item)):
                     break
+                if time.perf_counter() >= over:
+                    time.sleep(0)  # lets the event loop have the interpreter
+                    over = time.perf_counter() + _TURN_SECONDS
             else:
                 iterator = None
                 self._offer(self._intake.finish())
