@@ -302,6 +302,9 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.treerules import (
         TreeTransfer as TreeTransfer,
     )
+    from prime_async.runs.run import (
+        AsyncRun as AsyncRun,
+    )
     from prime_async.traces.api import (
         AsyncTracesAPIClient as AsyncTracesAPIClient,
     )
@@ -350,6 +353,7 @@ __all__ = [
     "AsyncCommandStream",
     "AsyncEvalsClient",
     "AsyncProcessStream",
+    "AsyncRun",
     "AsyncSandboxClient",
     "AsyncSandboxCommands",
     "AsyncSandboxControl",
@@ -466,6 +470,7 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncCommandStream": "prime_async.sandboxes.command_stream",
         "AsyncEvalsClient": "prime_async.evals.client",
         "AsyncProcessStream": "prime_async.sandboxes.processes",
+        "AsyncRun": "prime_async.runs.run",
         "AsyncSandboxClient": "prime_async.sandboxes.client",
         "AsyncSandboxCommands": "prime_async.sandboxes.execution",
         "AsyncSandboxControl": "prime_async.sandboxes.control",

@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from prime_sync._iterators import CloseableIterator
     from prime_sync.api import APIClient
     from prime_sync.evals import EvalsClient
+    from prime_sync.runs import Run
     from prime_sync.sandboxes import (
         CommandStream,
         ProcessStream,
@@ -182,6 +183,7 @@ __all__ = [
     "ResultRun",
     "ResumeToken",
     "RetryPolicy",
+    "Run",
     "RunSummary",
     "SamplePage",
     "Sandbox",
@@ -299,6 +301,7 @@ __getattr__, __dir__ = lazy_exports(
         "ResultRun": "prime_async.evals.verifiers",
         "ResumeToken": "prime_async.evals.receipts",
         "RetryPolicy": "prime_async.transport",
+        "Run": "prime_sync.runs",
         "RunSummary": "prime_async.traces.models",
         "SamplePage": "prime_async.evals.models",
         "Sandbox": "prime_async.sandboxes.models",

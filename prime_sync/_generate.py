@@ -90,8 +90,20 @@ PLAN = Plan(
             ),
         ),
         Unit("prime_sync.traces", ("prime_async.traces.client",), "prime_async.traces"),
+        Unit(
+            "prime_sync.runs",
+            (
+                "prime_async.runs.run",
+                "prime_async.runs.opening",
+                "prime_async.runs.replay",
+            ),
+            "prime_async.runs",
+        ),
     ),
     async_only={
+        "AsyncRun.alog_episodes": "waiting for room is for loops that must not be stalled",
+        "AsyncRun.alog_metrics": "waiting for room is for loops that must not be stalled",
+        "AsyncRun.alog_traces": "waiting for room is for loops that must not be stalled",
         "aiter_batches": "iter_batches is the same for plain code",
         "compress_batch": "makes what only a sink's own loop sends",
         "AsyncAPIClient.connect": "hands out the transport, all of whose methods are asynchronous",

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from prime_async.runs.errors import (
         UndeliveredError as UndeliveredError,
     )
+    from prime_async.runs.kept import (
+        KeptRecords as KeptRecords,
+    )
+    from prime_async.runs.kept import (
+        kept_records as kept_records,
+    )
     from prime_async.runs.opening import init as init
     from prime_async.runs.options import (
         MODE_ENV as MODE_ENV,
@@ -58,30 +64,16 @@ if TYPE_CHECKING:
     from prime_async.runs.receipts import (
         RunStats as RunStats,
     )
+    from prime_async.runs.replay import (
+        SyncedRecords as SyncedRecords,
+    )
+    from prime_async.runs.replay import (
+        sync_runs as sync_runs,
+    )
+    from prime_async.runs.replay import (
+        watch_runs as watch_runs,
+    )
     from prime_async.runs.run import AsyncRun as AsyncRun
-
-_EXPORTS = {
-    "AsyncRun": "prime_async.runs.run",
-    "BatchReceipt": "prime_async.runs.options",
-    "CONFIG_SOURCE_KEY": "prime_async.runs.config_source",
-    "ConfigSource": "prime_async.runs.config_source",
-    "ConfigurationError": "prime_async.runs.errors",
-    "Counts": "prime_async.runs.counters",
-    "EnvironmentRef": "prime_async.runs.options",
-    "EnvironmentResolutionError": "prime_async.runs.errors",
-    "FinishReceipt": "prime_async.runs.receipts",
-    "MODE_ENV": "prime_async.runs.options",
-    "PrimeRunsError": "prime_async.runs.errors",
-    "RefusedRecord": "prime_async.runs.receipts",
-    "RunFinishedError": "prime_async.runs.errors",
-    "RunKind": "prime_async.runs.options",
-    "RunStats": "prime_async.runs.receipts",
-    "RunStatus": "prime_async.runs.options",
-    "TRACES_OPT_OUT_ENV": "prime_async.runs.options",
-    "TrainingSpec": "prime_async.runs.options",
-    "UndeliveredError": "prime_async.runs.errors",
-    "init": "prime_async.runs.opening",
-}
 
 __all__ = [
     "AsyncRun",
@@ -93,6 +85,7 @@ __all__ = [
     "EnvironmentRef",
     "EnvironmentResolutionError",
     "FinishReceipt",
+    "KeptRecords",
     "MODE_ENV",
     "PrimeRunsError",
     "RefusedRecord",
@@ -100,10 +93,43 @@ __all__ = [
     "RunKind",
     "RunStats",
     "RunStatus",
+    "SyncedRecords",
     "TRACES_OPT_OUT_ENV",
     "TrainingSpec",
     "UndeliveredError",
     "init",
+    "kept_records",
+    "sync_runs",
+    "watch_runs",
 ]
 
-__getattr__, __dir__ = lazy_exports(__name__, _EXPORTS)
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        "AsyncRun": "prime_async.runs.run",
+        "BatchReceipt": "prime_async.runs.options",
+        "CONFIG_SOURCE_KEY": "prime_async.runs.config_source",
+        "ConfigSource": "prime_async.runs.config_source",
+        "ConfigurationError": "prime_async.runs.errors",
+        "Counts": "prime_async.runs.counters",
+        "EnvironmentRef": "prime_async.runs.options",
+        "EnvironmentResolutionError": "prime_async.runs.errors",
+        "FinishReceipt": "prime_async.runs.receipts",
+        "KeptRecords": "prime_async.runs.kept",
+        "MODE_ENV": "prime_async.runs.options",
+        "PrimeRunsError": "prime_async.runs.errors",
+        "RefusedRecord": "prime_async.runs.receipts",
+        "RunFinishedError": "prime_async.runs.errors",
+        "RunKind": "prime_async.runs.options",
+        "RunStats": "prime_async.runs.receipts",
+        "RunStatus": "prime_async.runs.options",
+        "SyncedRecords": "prime_async.runs.replay",
+        "TRACES_OPT_OUT_ENV": "prime_async.runs.options",
+        "TrainingSpec": "prime_async.runs.options",
+        "UndeliveredError": "prime_async.runs.errors",
+        "init": "prime_async.runs.opening",
+        "kept_records": "prime_async.runs.kept",
+        "sync_runs": "prime_async.runs.replay",
+        "watch_runs": "prime_async.runs.replay",
+    },
+)

@@ -10,12 +10,12 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from prime_async import ids
 from prime_async.errors import PrimeTracesError
 from prime_async.runs.counters import Counters
-from prime_async.runs.errors import RunFinishedError, UndeliveredError
+from prime_async.runs.errors import ConfigurationError, RunFinishedError, UndeliveredError
 from prime_async.runs.exits import Leaving, forget_in_children
 from prime_async.runs.finishing import REPORT_SECONDS, Finisher
 from prime_async.runs.opened import Connection, OpenedRun
@@ -321,6 +321,13 @@ class RunCore:
         how = " (prime-async traces sync delivers it)" if receipt.spool_paths else ""
         what = "ended with its process, unfinished" if self.owner else "a worker ended"
         _LOG.log(level, "run %s %s: %s%s", receipt.run_id, what, receipt, how)
+
+    def __reduce__(self) -> NoReturn:
+        """A run cannot be pickled: its queue and its life belong to this process."""
+        raise ConfigurationError(
+            "a run cannot be sent to another process",
+            hint=f"open it there: init(id={self.opened.handle.id!r}, kind=...)",
+        )
 
     def after_fork(self) -> None:
         """In a forked child: log for the same run, from scratch; its life is the parent's."""

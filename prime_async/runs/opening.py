@@ -101,8 +101,8 @@ async def init(
         exit_timeout: the same when the process is told to end, or ends; default 10. What is not
             delivered by then is kept on disk.
         queue_bytes: memory for records that wait or are on their way; default 256 MiB.
-        queue_policy: what a full queue does: ``drop_new`` (the default), ``drop_old``, or ``spool``,
-            which writes to disk in the call that logs.
+        queue_policy: what a full queue does: ``drop_new`` (the default), ``drop_old``, or
+            ``spool``, which writes to disk in the call that logs.
         put_timeout: seconds that ``alog_*`` waits for room; default 5.
         spool_dir: where records are kept that cannot be delivered; default ``~/.prime/spool``.
         spool_bytes: limit of that folder, over all that is in it; default 1 GiB. What does not fit

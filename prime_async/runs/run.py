@@ -291,12 +291,6 @@ class AsyncRun:
     def __repr__(self) -> str:
         return f"{type(self).__name__}(id={self.id!r}, status={self.status.value!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise ConfigurationError(
-            "a run cannot be sent to another process",
-            hint=f"open it there: init(id={self.id!r}, kind={self.kind.value!r})",
-        )
-
     async def _put(self, encode: Callable[[], Encoded | None], lane: Lane) -> None:
         encoded = self._core.encoded(encode, lane)
         if encoded is not None:

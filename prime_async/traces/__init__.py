@@ -7,6 +7,12 @@ if TYPE_CHECKING:
     from prime_async.errors import (
         PrimeTracesError as PrimeTracesError,
     )
+    from prime_async.runs.opening import (
+        init as init,
+    )
+    from prime_async.runs.run import (
+        AsyncRun as AsyncRun,
+    )
     from prime_async.traces.api import (
         AsyncTracesAPIClient as AsyncTracesAPIClient,
     )
@@ -262,6 +268,7 @@ __all__ = [
     "APIError",
     "APITimeoutError",
     "AmbiguousDeleteError",
+    "AsyncRun",
     "AsyncTracesAPIClient",
     "AsyncTracesClient",
     "Batch",
@@ -339,6 +346,7 @@ __all__ = [
     "aiter_batches",
     "compress_batch",
     "encode_record",
+    "init",
     "iter_batches",
     "partial_upload",
     "read_jsonl_lines",
@@ -351,7 +359,9 @@ __getattr__, __dir__ = lazy_exports(
         "APIError": "prime_async.traces.errors",
         "APITimeoutError": "prime_async.traces.errors",
         "AmbiguousDeleteError": "prime_async.traces.errors",
-        "AsyncTracesAPIClient": "prime_async.traces.api",
+        "AsyncRun": "prime_async.runs.run",
+        "AsyncRun": "prime_async.runs.run",
+    "AsyncTracesAPIClient": "prime_async.traces.api",
         "AsyncTracesClient": "prime_async.traces.client",
         "Batch": "prime_async.traces.batches",
         "DEFAULT_TARGET_BATCH_BYTES": "prime_async.traces.batches",
@@ -428,7 +438,9 @@ __getattr__, __dir__ = lazy_exports(
         "aiter_batches": "prime_async.traces.batching",
         "compress_batch": "prime_async.traces.compression",
         "encode_record": "prime_async.traces.encoding",
-        "iter_batches": "prime_async.traces.batches",
+        "init": "prime_async.runs.opening",
+        "init": "prime_async.runs.opening",
+    "iter_batches": "prime_async.traces.batches",
         "partial_upload": "prime_async.traces.receipts",
         "read_jsonl_lines": "prime_async.traces.lines",
     },
