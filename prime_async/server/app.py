@@ -25,6 +25,7 @@ from prime_async.server.routes import (
     hosted,
     identity,
     local,
+    otlp,
     rft,
     rft_samples,
     run_leases,
@@ -78,13 +79,14 @@ API_ENDPOINTS: tuple[Endpoint, ...] = (
     *traces.ENDPOINTS,
     *episodes.ENDPOINTS,
     *trace_runs.ENDPOINTS,
+    *otlp.ENDPOINTS,
     *local.ENDPOINTS,
 )
 GATEWAY_ENDPOINTS: tuple[Endpoint, ...] = (
     *gateway_commands.ENDPOINTS,
     *gateway_files.ENDPOINTS,
 )
-ROOT_ENDPOINTS: tuple[Endpoint, ...] = service.ENDPOINTS
+ROOT_ENDPOINTS: tuple[Endpoint, ...] = (*service.ENDPOINTS, *otlp.ROOT_ENDPOINTS)
 
 
 def create_app(

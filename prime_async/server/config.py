@@ -104,6 +104,7 @@ class ServerConfig:
         allowed_hosts: names besides loopback ones that a ``Host`` header may carry.
         allow_remote: consent to listen on an address other machines can reach; needs an explicit
             ``api_key``.
+        traces_off_for: slugs of accounts that the traces service is switched off for.
         sandbox_runtime: what runs sandboxes: ``bubblewrap``, or ``process``, which isolates
             nothing.
         sandbox_network: what a sandbox without lists may reach: ``open`` or ``none``.
@@ -117,6 +118,7 @@ class ServerConfig:
     api_key: str | None = field(default=None, repr=False)
     allowed_hosts: tuple[str, ...] = ()
     allow_remote: bool = False
+    traces_off_for: tuple[str, ...] = ()
     sandbox_runtime: str = "bubblewrap"
     sandbox_network: Literal["open", "none"] = "open"
     limits: Limits = field(default_factory=Limits)

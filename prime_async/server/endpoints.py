@@ -65,6 +65,7 @@ class Endpoint:
         body_optional: an absent body counts as ``{}``.
         streams_body: the handler reads the body itself; ``body`` only documents it.
         media: the content type of the body; other than JSON only where the handler reads it.
+        other_media: further content types of it, which the handler reads.
         auth: whether a key is needed.
         token: whether the handler checks a token of its own, in place of a key.
         headers: request headers it reads.
@@ -81,6 +82,7 @@ class Endpoint:
     body_optional: bool = False
     streams_body: bool = False
     media: str = JSON
+    other_media: Sequence[str] = ()
     auth: bool = True
     token: bool = False
     headers: Sequence[Header] = field(default=())
@@ -215,7 +217,7 @@ async def _serve(call: Call) -> web.StreamResponse:
     if endpoint.query is not None:
         call.query = decode_query(call.request.query, endpoint.query)
     if endpoint.body is not None and endpoint.media == JSON:
-        _check_content_type(call.request)
+        _check_content_type(call.request, endpoint.other_media)
     if endpoint.body is None or endpoint.streams_body:
         return _response(await endpoint.handler(call))
     async with call.read(call.platform.config.limits.json_body_bytes) as data:
@@ -237,12 +239,13 @@ def _check_path(path: Mapping[str, str]) -> None:
             raise RequestError(404, "not_found", f"nothing here has such a {name}")
 
 
-def _check_content_type(request: web.Request) -> None:
+def _check_content_type(request: web.Request, others: Sequence[str]) -> None:
     if "Content-Type" not in request.headers or not request.can_read_body:
         return
     kind = request.content_type
-    if kind != JSON and not kind.endswith("+json"):
-        raise RequestError(415, "unsupported_media_type", "the body must be application/json")
+    if kind != JSON and not kind.endswith("+json") and kind not in others:
+        allowed = " or ".join((JSON, *others))
+        raise RequestError(415, "unsupported_media_type", f"the body must be {allowed}")
 
 
 def _response(reply: Reply) -> web.StreamResponse:

@@ -70,6 +70,7 @@ class Platform:
     runs: Runs
     clock: Clock = field(default_factory=SystemClock)
     directories: Directories = field(default_factory=Directories)
+    span_turn: anyio.Lock = field(default_factory=anyio.Lock)
     threads: anyio.CapacityLimiter = field(
         default_factory=lambda: anyio.CapacityLimiter(WORK_THREADS)
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 from sqlalchemy import Connection, RowMapping
 
 from prime_async.runs.wire import (
@@ -51,7 +51,7 @@ class ListQuery(Struct, kw_only=True):
     """Query of the list; without ``team_id`` the account's own runs and those of its teams."""
 
     team_id: str | None = None
-    status: Literal["RUNNING", "COMPLETED", "FAILED"] | None = None
+    status: Literal["RUNNING", "COMPLETED", "FAILED"] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     cursor: str | None = None
 
@@ -106,7 +106,7 @@ async def list_page(call: Call) -> Reply:
     """Read one page of training runs, newest first."""
     query: ListQuery = call.query
     before = None if query.cursor is None else read_cursor(query.cursor, tuple[int])[0]
-    wanted = Filter(query.team_id or None, query.status, before)
+    wanted = Filter(query.team_id or None, query.status or None, before)
     caller = call.caller
 
     def read(connection: Connection) -> Answer:

@@ -187,7 +187,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             "CREATE INDEX sample_objects_by_content ON sample_objects (run, step, sha256)",
             """CREATE TABLE otlp_spans (
                 owner VARCHAR NOT NULL, trace_id VARCHAR NOT NULL, span_id VARCHAR NOT NULL,
-                started_at FLOAT NOT NULL, size INTEGER NOT NULL, data BLOB NOT NULL,
+                started_at FLOAT NOT NULL, data BLOB NOT NULL,
                 PRIMARY KEY (owner, trace_id, span_id))""",
         ),
     ),

@@ -345,7 +345,6 @@ otlp_spans = Table(
     Column("trace_id", String, primary_key=True),
     Column("span_id", String, primary_key=True),
     Column("started_at", Float, nullable=False),
-    Column("size", Integer, nullable=False),
     Column("data", LargeBinary, nullable=False),
 )
 

@@ -25,8 +25,11 @@ from prime_async.server.store.schema import trace_texts as texts
 from prime_async.server.store.schema import trace_uploads as uploads
 from prime_async.server.store.schema import traces
 
-__all__ = ["Deleted", "delete_episode", "delete_run", "delete_trace"]
+__all__ = ["Deleted", "delete_episode", "delete_run", "delete_trace", "drop_earlier"]
 
+
+_AT_ONCE = 500
+"""Values in one ``IN (…)``."""
 
 _doomed = table("doomed", column("trace_id"))
 
@@ -79,6 +82,28 @@ def _delete(
     connection.execute(delete(texts).where(texts.c.trace.in_(numbers)))
     connection.execute(delete(traces).where(*here))
     return Deleted(count, 0, _left_empty(connection, [*losing, *touched]))
+
+
+def drop_earlier(
+    connection: Connection, owner: str, trace_ids: Sequence[str], context: str
+) -> list[str]:
+    """Drop the copies of traces that are not current and were uploaded with this context; return
+    the files of uploads that are left empty.
+    """
+    of_context = select(uploads.c.number).where(
+        uploads.c.owner == owner, uploads.c.context == context
+    )
+    losing: list[int] = []
+    for start in range(0, len(trace_ids), _AT_ONCE):
+        here = (
+            traces.c.owner == owner,
+            traces.c.trace_id.in_(trace_ids[start : start + _AT_ONCE]),
+            traces.c.current.is_(False),
+            traces.c.upload.in_(of_context),
+        )
+        gone = delete(traces).where(*here).returning(traces.c.upload)
+        losing += connection.execute(gone).scalars()
+    return _left_empty(connection, losing)
 
 
 def _left_empty(connection: Connection, numbers: Sequence[int]) -> list[str]:

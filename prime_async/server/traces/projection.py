@@ -85,6 +85,7 @@ def project_trace(document: TraceDocument) -> TraceRow:
     """The columns of a trace whose ``id`` and ``timing.start`` are known to be there."""
     nodes, calls = document.nodes or [], document.calls or []
     config = as_object(as_object(document.agent).get("config"))
+    client = as_object(config.get("client"))
     run = as_object(document.run)
     start = float(document.timing["start"])
     outcome = as_text(document.stop_condition)
@@ -94,7 +95,7 @@ def project_trace(document: TraceDocument) -> TraceRow:
         episode_id=as_text(as_object(document.episode).get("id")),
         run_id=as_text(run.get("id")),
         run_step=as_integer(as_object(run.get("work")).get("step")),
-        model_provider=_provider(as_object(config.get("client")).get("base_url")),
+        model_provider=as_text(client.get("provider")) or _provider(client.get("base_url")),
         model_id=as_text(config.get("model")),
         task_id=as_text(as_object(as_object(document.task).get("data")).get("name")),
         agent_name=as_text(as_object(document.agent).get("name")),
