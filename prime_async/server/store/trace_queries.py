@@ -15,6 +15,7 @@ from sqlalchemy import (
     func,
     literal_column,
     select,
+    true,
     tuple_,
     type_coerce,
 )
@@ -119,7 +120,7 @@ def in_context(owner: str, context: Mapping[str, str]) -> Conditions:
     return [
         traces.c.upload.in_(
             select(uploads.c.number)
-            .select_from(uploads, said)
+            .select_from(uploads.join(said, true()))
             .where(uploads.c.owner == owner, said.c.key == key, said.c.value == value)
         )
         for key, value in context.items()

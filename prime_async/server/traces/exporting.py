@@ -1,8 +1,7 @@
-"""Streams all traces that fit a filter: no file is made, and memory does not grow with their number."""
+"""Streams all traces that fit a filter: there is no file, and memory does not grow with them."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -17,7 +16,7 @@ from prime_async.server.store.blobs import Blobs
 from prime_async.server.store.trace_queries import Conditions
 from prime_async.server.traces.views import trace_summary
 from prime_async.traces.errors import TracesUsageError
-from prime_async.traces.exporting import TraceExport, new_export
+from prime_async.traces.exporting import ExportBuffer, TraceExport, new_export
 from prime_async.traces.models import TraceSummary
 
 __all__ = ["Format", "export"]
@@ -40,9 +39,9 @@ async def export(call: Call, conditions: Conditions, kind: Format) -> web.Stream
     Raises:
         RequestError: 501, the server cannot write this format; the message says what helps.
     """
-    outlet = _Outlet()
+    buffer = ExportBuffer()
     try:
-        writer = await call.platform.in_thread(new_export, kind, outlet)
+        writer = await call.platform.in_thread(new_export, kind, buffer)
     except TracesUsageError as error:
         remedy = f"{error.message}; on the server: {error.hint}"
         raise RequestError(501, "not_implemented", remedy) from error
@@ -56,20 +55,24 @@ async def export(call: Call, conditions: Conditions, kind: Format) -> web.Stream
     while batch is not None:
         for part in _parts(batch):
             await call.platform.in_thread(work.write, part)
-            await response.write(outlet.taken())
+            await response.write(buffer.take())
         batch = await anext(rows, None)
     await call.platform.in_thread(writer.close)
-    await response.write_eof(outlet.taken())
+    await response.write_eof(buffer.take())
     return response
 
 
 async def _rows(call: Call, conditions: Conditions) -> AsyncIterator[Sequence[RowMapping]]:
     after: tuple[float, int] | None = None
     while True:
-        place = after
-        batch = await call.platform.database.scan(
-            lambda reader: trace_queries.page(reader, conditions, "created_at", ROWS_AT_ONCE, place)
+        read = partial(
+            trace_queries.page,
+            conditions=conditions,
+            sort="created_at",
+            limit=ROWS_AT_ONCE,
+            after=after,
         )
+        batch = await call.platform.database.scan(read)
         if not batch:
             return
         yield batch
@@ -105,29 +108,3 @@ class _Work:
                 # It has been deleted since the row was read.
                 continue
             self._writer.add(TraceSummary.from_wire(trace_summary(row)), document)
-
-
-class _Outlet(io.RawIOBase):
-    """A file whose bytes are taken out as they are written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._pieces: list[bytes] = []
-        self._place = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def write(self, piece: Any) -> int:
-        copied = bytes(piece)
-        self._pieces.append(copied)
-        self._place += len(copied)
-        return len(copied)
-
-    def taken(self) -> bytes:
-        """What was written since the last time."""
-        pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
