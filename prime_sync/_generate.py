@@ -209,9 +209,13 @@ class _Run:
             return set()
         names: set[tuple[str, str | None]] = set()
         for name, module in self._sources.load(unit.package).lazy_exports().items():
-            source = self._sources.load(module)
-            if not self._facade.skips(name) and self._home(source, name) is None:
+            if self._facade.skips(name):
+                continue
+            home = self._home(self._sources.load(module), name)
+            if home is None:
                 names.add((module, name))
+            elif home != unit.target:  # the twin of something another package has
+                names.add((home, _sync_name(name)))
         return names
 
     def _home(self, source: Source, name: str) -> str | None:

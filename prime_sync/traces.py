@@ -95,6 +95,8 @@ from prime_async.traces.receipts import (
 from prime_async.traces.sending import DEFAULT_ATTEMPTS
 from prime_async.traces.uploading import DEFAULT_CONCURRENT, OnBatch
 from prime_sync._bridge import BRIDGE, Mailbox
+from prime_sync.runs import Run, init
+from prime_sync.traces_api import TracesAPIClient
 from prime_sync.traces_reading import BulkReader
 
 __all__ = [
@@ -134,6 +136,7 @@ __all__ = [
     "RateLimitError",
     "RefusedLine",
     "RetryableAPIError",
+    "Run",
     "RunFilters",
     "RunListPage",
     "RunStep",
@@ -162,6 +165,7 @@ __all__ = [
     "TraceSearchPage",
     "TraceSummary",
     "TraceTooLargeError",
+    "TracesAPIClient",
     "TracesClient",
     "TracesConfigError",
     "TracesLocalError",
@@ -176,6 +180,7 @@ __all__ = [
     "ValidationError",
     "ValidationRejectedError",
     "encode_record",
+    "init",
     "iter_batches",
     "partial_upload",
     "read_jsonl_lines",
