@@ -153,6 +153,7 @@ class _Run:
         self._homes = {
             _sync_name(name): target for target, pairs in self._wrapped.items() for _, name in pairs
         }
+        self._packages = {unit.target: unit.package for unit in plan.units}
         self._docs = Docs((plan.package, plan.target), classes, plan.phrases)
         homes = {sync: self._homes[sync] for sync in classes.values()}
         self._facade = Facade(self._sources, self._docs, classes, homes, plan.async_only)
@@ -214,7 +215,7 @@ class _Run:
             home = self._home(self._sources.load(module), name)
             if home is None:
                 names.add((module, name))
-            elif home != unit.target:  # the twin of something another package has
+            elif self._packages[home] not in (None, unit.package):
                 names.add((home, _sync_name(name)))
         return names
 

@@ -96,7 +96,6 @@ from prime_async.traces.sending import DEFAULT_ATTEMPTS
 from prime_async.traces.uploading import DEFAULT_CONCURRENT, OnBatch
 from prime_sync._bridge import BRIDGE, Mailbox
 from prime_sync.runs import Run, init
-from prime_sync.traces_api import TracesAPIClient
 from prime_sync.traces_reading import BulkReader
 
 __all__ = [
@@ -165,7 +164,6 @@ __all__ = [
     "TraceSearchPage",
     "TraceSummary",
     "TraceTooLargeError",
-    "TracesAPIClient",
     "TracesClient",
     "TracesConfigError",
     "TracesLocalError",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 import demo_async.clocks
 from demo_async.clocks import AsyncClock, AsyncWallClock
 from demo_async.times import MAX_TICKS, Reading, Tick, parse
-from demo_sync.shelf import Shelf
 
 from prime_sync._bridge import BRIDGE, Mailbox
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Clock",
     "Reading",
-    "Shelf",
     "WallClock",
     "now",
     "parse",
