@@ -93,7 +93,7 @@ def test_large_lines_stay_the_objects_they_are() -> None:
 
 
 def test_a_line_too_large_is_named() -> None:
-    """Line feeds at its end do not count, a carriage return does; batches before it were yielded."""
+    """Line feeds at its end do not count, a carriage return does; batches before it came out."""
     fits, beyond = b"x" * 10 + b"\n\n", b"x" * 10 + b"\r\n"
     assert content_size(fits) == 10
     batches = iter_batches([b"a\n", fits, beyond], target_bytes=5, max_line_bytes=10)

@@ -18,7 +18,7 @@ from prime_async.server.store.schema import trace_texts as texts
 from prime_async.server.store.schema import trace_uploads as uploads
 from prime_async.server.store.schema import traces
 from prime_async.server.traces.projection import EpisodeRow, TraceRow
-from prime_async.server.traces.refusals import refused
+from prime_async.server.traces.refusals import refused, stored_otherwise
 from prime_async.server.traces.staging import RowBatch
 from prime_async.traces.codes import ErrorCode, LineFormat
 
@@ -108,11 +108,7 @@ def store(connection: Connection, upload: Upload, batches: Iterable[RowBatch]) -
     """
     row = connection.execute(_FIND, {"owner": upload.owner, "digest": upload.digest}).first()
     if row is not None and row.line_format != upload.line_format.value:
-        raise refused(
-            ErrorCode.LINE_FORMAT_CONFLICT,
-            f"these bytes were stored as lines of format {row.line_format!r}",
-            status=409,
-        )
+        raise stored_otherwise(row.line_format)
     if row is not None and not row.cut:
         return False
     if row is not None:

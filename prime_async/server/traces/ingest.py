@@ -25,7 +25,7 @@ from prime_async.server.traces.lines import LineReader, Window
 from prime_async.server.traces.multipart import MultipartError, boundary_of
 from prime_async.server.traces.owners import owner_of
 from prime_async.server.traces.parts import Metadata, Parts
-from prime_async.server.traces.refusals import BUSY_SECONDS, refused
+from prime_async.server.traces.refusals import BUSY_SECONDS, refused, stored_otherwise
 from prime_async.server.traces.staging import Staging
 from prime_async.traces.codes import ErrorCode, LineFormat
 from prime_async.traces.models import UploadReceipt
@@ -51,7 +51,7 @@ async def receive(call: Call) -> Answer:
     boundary = _boundary(call)
     async with call.platform.traces.bringing(digest):
         reader = None
-        if _stored_format(call, owner, digest) is not line_format:
+        if _stored_format(call, owner, digest) is None:
             window = Window(call.platform.clock.now())
             reader = LineReader(line_format, call.platform.config.limits, window)
         async with _staging(call, reader) as staging:
@@ -200,10 +200,13 @@ async def _commit(call: Call, upload: Upload, staging: Staging) -> Answer:
 
 def _replayed(call: Call, upload: Upload) -> Answer:
     """The receipt of what was stored when the upload began, unless it has been deleted since."""
-    if _stored_format(call, upload.owner, upload.digest) is not upload.line_format:
+    found = _stored_format(call, upload.owner, upload.digest)
+    if found is None:
         raise refused(
             ErrorCode.INGEST_UNAVAILABLE, "these traces are being deleted; send again", status=503
         )
+    if found is not upload.line_format:
+        raise stored_otherwise(found.value)
     return _receipt(upload, replayed=True)
 
 

@@ -68,3 +68,12 @@ def _renamed(
     return RequestError(
         status, code.value, failure.message, headers={**failure.headers, **(headers or {})}
     )
+
+
+def stored_otherwise(line_format: str) -> RequestError:
+    """Make the refusal of bytes that are stored with the other line format."""
+    return refused(
+        ErrorCode.LINE_FORMAT_CONFLICT,
+        f"these bytes were stored as lines of format {line_format!r}",
+        status=409,
+    )
