@@ -61,9 +61,14 @@ def decode_query(query: MultiMapping[str], model: type[Model]) -> Model:
         if given:
             values[name] = given[0]
     try:
-        return msgspec.convert(values, model, strict=False)
+        decoded = msgspec.convert(values, model, strict=False)
     except msgspec.ValidationError as error:
         raise _refused(error, "query") from error
+    for name in values:
+        # The text ``null`` was taken for None; a query string has none but by leaving out.
+        if getattr(decoded, name) is None:
+            raise invalid(["query", name], "must have a value")
+    return decoded
 
 
 def invalid_json(error: Exception) -> RequestError:

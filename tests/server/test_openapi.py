@@ -82,7 +82,7 @@ SCHEMA = _schema()
 
 @SCHEMA.parametrize()
 @settings(
-    max_examples=10,
+    max_examples=6,
     deadline=None,
     derandomize=True,
     database=None,

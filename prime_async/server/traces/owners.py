@@ -8,7 +8,11 @@ from prime_async.traces.codes import ErrorCode
 
 __all__ = ["TEAM_HEADER", "owner_of"]
 
-TEAM_HEADER = Header("X-Prime-Team-ID", "The team whose traces are meant", "^[A-Za-z0-9_-]{1,64}$")
+TEAM_HEADER = Header(
+    "X-Prime-Team-ID",
+    "The team whose traces are meant; empty for none",
+    "^[A-Za-z0-9_-]{0,64}$",
+)
 
 
 def owner_of(call: Call) -> str:
