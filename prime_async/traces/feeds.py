@@ -11,11 +11,10 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
@@ -185,13 +184,20 @@ class ThreadFeed(_Handover):
 
 
 class AsyncFeed(_Handover):
-    """Reads an asynchronous iterable in a task."""
+    """Reads an asynchronous iterable in a task.
+
+    The source may hold task groups and cancel scopes open between its items, which must be left in
+    the order they were entered. So this opens none inside them: it is shielded as a whole, and
+    :meth:`stop` interrupts a wait for an item once, as ``task.cancel()`` does.
+    """
 
     def __init__(self, items: AsyncIterable[Any], intake: Taker) -> None:
         super().__init__(intake)
         self._items = items
-        self._scope = anyio.CancelScope()
+        self._scope = anyio.CancelScope(shield=True)
         self._free = asyncio.Event()
+        self._task: asyncio.Task[Any] | None = None
+        self._stopped = False
 
     def start(self, group: TaskGroup) -> None:
         """See :class:`Feed`."""
@@ -199,13 +205,24 @@ class AsyncFeed(_Handover):
 
     def stop(self) -> None:
         """See :class:`Feed`."""
-        self._scope.cancel()
+        if self._stopped or self._ended:
+            return
+        self._stopped = True
+        self._scope.deadline = anyio.current_time() + CLOSING_SECONDS
+        self._free.set()
+        if self._task is not None:  # it waits for an item
+            self._task.cancel()
 
     async def _run(self) -> None:
         try:
             with self._scope:
                 await self._read()
-        except Exception as error:  # handed to the upload, which raises it after what came before
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._stopped or task is None:
+                raise
+            task.uncancel()  # it was this feed's own, from stop()
+        except BaseException as error:  # handed to the upload, which raises it in the caller's task
             self._error = error
         finally:
             self._ended = True
@@ -215,22 +232,34 @@ class AsyncFeed(_Handover):
         iterator = aiter(self._items)
         over = time.perf_counter() + _TURN_SECONDS
         try:
-            async for item in iterator:
+            while not self._stopped:
+                try:
+                    item = await self._next(iterator)
+                except StopAsyncIteration:
+                    await self._offer(self._intake.finish())
+                    return
                 await self._offer(self._intake.take(item))
                 if time.perf_counter() >= over:
-                    await anyio.lowlevel.checkpoint()
+                    await asyncio.sleep(0)
                     over = time.perf_counter() + _TURN_SECONDS
-            await self._offer(self._intake.finish())
         finally:
             await close_source(iterator)
 
+    async def _next(self, iterator: AsyncIterator[Any]) -> Any:
+        self._task = asyncio.current_task()
+        try:
+            return await anext(iterator)
+        finally:
+            self._task = None
+
     async def _offer(self, draft: Draft | None) -> None:
+        """Hand a batch over and wait until it is taken, or the upload wants no more."""
         if draft is None:
             return
         self._batch = await anyio.to_thread.run_sync(draft.sealed)
         del draft
         self._news.set()
-        while self._batch is not None:
+        while self._batch is not None and not self._stopped:
             self._free.clear()
             await self._free.wait()
 
@@ -240,9 +269,7 @@ class AsyncFeed(_Handover):
 
 async def close_source(iterator: object) -> None:
     """Close an asynchronous source, if it can be; its clean-up may be a coroutine or a future."""
-    if not callable(close := getattr(iterator, "aclose", None)):
-        return
-    with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+    if callable(close := getattr(iterator, "aclose", None)):
         closing = close()
         if isinstance(closing, Awaitable):
             await closing
