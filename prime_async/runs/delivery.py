@@ -169,7 +169,7 @@ class LaneDelivery:
 
     def _ripe(self, waiting: int, size: int) -> bool:
         full = size >= self.sink.max_bytes or waiting >= self.sink.max_items
-        return full or self._ending or self._hurrying > 0
+        return full or self._ending or self._hurrying > 0 or self._queue.crowded
 
     async def _linger(self) -> bool:
         """Wait for company; True when the time is over or somebody waits."""

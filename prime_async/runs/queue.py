@@ -76,6 +76,11 @@ class RecordQueue:
         """Bytes held, those on their way included."""
         return self._bytes
 
+    @property
+    def crowded(self) -> bool:
+        """True while half of the room is taken: nothing should wait for company then."""
+        return self._bytes * 2 >= self.max_bytes
+
     def fits(self, cost: int) -> bool:
         """Say whether an item of this cost is taken now, or never will be."""
         return self._bytes + cost <= self.max_bytes or cost > self.max_bytes
@@ -184,5 +189,6 @@ class RecordQueue:
         self._bytes += cost
         self.peak_bytes = max(self.peak_bytes, self._bytes)
         size, number = self._ripe[lane]
-        first = len(waiting) in (1, number)
-        return Offered.WAKE if first or before < size <= before + cost else Offered.TAKEN
+        now = len(waiting) in (1, number) or before < size <= before + cost
+        crowding = (self._bytes - cost) * 2 < self.max_bytes <= self._bytes * 2
+        return Offered.WAKE if now or crowding else Offered.TAKEN
