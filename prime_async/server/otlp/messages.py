@@ -10,7 +10,7 @@ All become messages as traces have them: ``role``, ``content``, ``reasoning_cont
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -43,11 +43,10 @@ class Conversation(NamedTuple):
 
 def conversation(span: Span) -> Conversation:
     """The messages of a call, in the first of the three ways that says anything."""
-    sources = [span.attributes]
-    sources += [event.attributes for event in span.events if event.name == _OPERATION]
-    for read in (_from_json(sources), _from_events(span.events), _from_numbers(span.attributes)):
-        if read.sent or read.received:
-            return read
+    for read in (_from_json, _from_events, _from_numbers):
+        said = read(span)
+        if said.sent or said.received:
+            return said
     return Conversation()
 
 
@@ -69,8 +68,9 @@ def text_of(value: Any) -> str:
 # The current way: a list of {"role", "parts": [{"type", ...}]}.
 
 
-def _from_json(sources: Iterable[Mapping[str, Any]]) -> Conversation:
-    for attributes in sources:
+def _from_json(span: Span) -> Conversation:
+    events = (event.attributes for event in span.events if event.name == _OPERATION)
+    for attributes in (span.attributes, *events):
         told = [
             loaded(attributes.get(name))
             for name in (
@@ -191,11 +191,11 @@ def _of_function(call: Mapping[str, Any]) -> dict[str, Any]:
 # An event per message.
 
 
-def _from_events(events: Sequence[Event]) -> Conversation:
+def _from_events(span: Span) -> Conversation:
     sent: list[Message] = []
     received: list[Message] = []
     reasons: list[str] = []
-    for event in events:
+    for event in span.events:
         body = _body(event)
         if event.name in _OF_EVENT:
             role = body.get("role")
@@ -223,9 +223,9 @@ def _body(event: Event) -> Mapping[str, Any]:
 # Numbered attributes.
 
 
-def _from_numbers(attributes: Mapping[str, Any]) -> Conversation:
+def _from_numbers(span: Span) -> Conversation:
     found: dict[str, dict[int, dict[str, Any]]] = {"prompt": {}, "completion": {}}
-    for name, value in attributes.items():
+    for name, value in span.attributes.items():
         match = _NUMBERED.fullmatch(name)
         if match is not None:
             found[match[1]].setdefault(int(match[2]), {})[match[3]] = value
