@@ -9,6 +9,7 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -20,6 +21,7 @@ from prime_async.runs.exits import Leaving, forget_in_children
 from prime_async.runs.finishing import REPORT_SECONDS, Finisher
 from prime_async.runs.opened import Connection, OpenedRun
 from prime_async.runs.options import RunStatus
+from prime_async.runs.projection import build_samples, is_trace
 from prime_async.runs.quarantine import Quarantine
 from prime_async.runs.queue import Item, Lane, Offered, RecordQueue
 from prime_async.runs.receipts import FinishReceipt, RefusedRecord, RunStats
@@ -293,7 +295,11 @@ class RunCore:
         Raises:
             RunFinishedError: the run takes nothing more.
         """
-        self.log(lambda: self.encoder.sample(sample, name), Lane.SAMPLE)
+        if is_trace(sample):
+            for row in build_samples([sample]):
+                self.log(partial(self.encoder.sample, row, name), Lane.SAMPLE)
+        else:
+            self.log(lambda: self.encoder.sample(sample, name), Lane.SAMPLE)
 
     def end_at_exit(self, seconds: float) -> None:
         """The process ends before the run did: deliver or keep what there is, and say so."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from prime_async.api import AsyncAPIClient
 from prime_async.runs.backends import Handle
+from prime_async.runs.legacy import LegacyTraceSink
 from prime_async.runs.metric_sinks import DistributionSink, MetricSink, metrics_name
 from prime_async.runs.options import DeliveryOptions, RunKind, RunSpec
 from prime_async.runs.queue import Lane
@@ -76,7 +77,7 @@ class OpenedRun:
                 "run_kind": self.spec.kind.value,
                 "push_id": log_id,
             },
-            extra={"context": self.spec.context()},
+            extra={"context": self.spec.context(), "opt_out": self.opt_out},
         )
 
     def sink_names(self) -> dict[Lane, str]:
@@ -100,6 +101,7 @@ class OpenedRun:
             self.handle.id,
             push_id=log_id,
             context=self.spec.context(),
+            opt_out=self.opt_out,
             attempts=DEFAULT_ATTEMPTS if retry is None else retry.tries,
         )
 
@@ -111,6 +113,7 @@ def sinks_of(
     *,
     push_id: str,
     context: dict[str, str],
+    opt_out: bool,
     attempts: int = DEFAULT_ATTEMPTS,
 ) -> list[Sink]:
     """Make the sinks of a run, one per lane.
@@ -118,18 +121,24 @@ def sinks_of(
     Args:
         push_id: names the samples of one process.
         context: what is said of every trace.
+        opt_out: nothing goes to the traces service.
         attempts: requests per batch of traces at most.
     """
     api = connection.api
-    samples: Sink = (
-        TrainSampleSink(api, run_id)
-        if kind is RunKind.TRAIN
-        else EvalSampleSink(api, run_id, push_id)
-    )
-    return [
-        TraceSink(connection.traces, Lane.TRACE, context, attempts),
-        TraceSink(connection.traces, Lane.EPISODE, context, attempts),
-        samples,
+    sinks: list[Sink] = [
+        _samples(api, kind, run_id, push_id),
         MetricSink(api, kind, run_id),
         DistributionSink(api, kind, run_id),
     ]
+    for lane in (Lane.TRACE, Lane.EPISODE):
+        rows = _samples(api, kind, run_id, f"{push_id}-{lane.name.lower()}")
+        legacy = LegacyTraceSink(lane, rows)
+        uploads = TraceSink(connection.traces, lane, context, attempts, legacy)
+        sinks.append(legacy if opt_out else uploads)
+    return sinks
+
+
+def _samples(api: AsyncAPIClient, kind: RunKind, run_id: str, push_id: str) -> Sink:
+    if kind is RunKind.TRAIN:
+        return TrainSampleSink(api, run_id)
+    return EvalSampleSink(api, run_id, push_id)

@@ -23,6 +23,7 @@ __all__ = [
     "batch_samples",
     "build_samples",
     "episodes_to_parquet_bytes",
+    "is_trace",
     "trace_to_sample",
     "train_sample_schema",
 ]
@@ -89,6 +90,13 @@ def build_samples(episodes: Iterable[Any]) -> Iterator[dict[str, Any]]:
         whole = None if entry(episode, "traces") is None else episode
         for place, trace in enumerate(members_of(episode)):
             yield trace_to_sample(trace, episode=whole, trace_index=place)
+
+
+def is_trace(record: Any) -> bool:
+    """Say whether a record is a trace or an episode, and no flat row."""
+    if isinstance(record, Mapping) and "sample_id" in record:
+        return False
+    return entry(record, "traces") is not None or entry(record, "nodes") is not None
 
 
 def batch_samples(

@@ -216,6 +216,7 @@ class _RecordReplay(_EndReplay):
             self._kept.run_id,
             push_id=meta.target.get("push_id", self._writer.entry.id),
             context=said if isinstance(said, dict) else {},
+            opt_out=meta.extra.get("opt_out") is True,
         )
         lane = Lane(self._kept.kind)
         return next(sink for sink in sinks if sink.lane is lane)

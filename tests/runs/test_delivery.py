@@ -264,3 +264,43 @@ async def test_a_full_disk_is_counted_and_contained(
     receipt = await run.finish()
     assert receipt.counts.lost > 0
     assert receipt.counts.spooled + receipt.counts.lost == 10
+
+
+NODES = [
+    {"parent": None, "message": {"role": "user", "content": "2+2?"}, "sampled": False},
+    {"parent": 0, "message": {"role": "assistant", "content": "4"}, "sampled": True},
+]
+
+
+@pytest.mark.parametrize("why", ["opt-out", "service off"])
+async def test_accounts_without_the_traces_service_get_rows(
+    open_run: OpenRun, double: PlatformDouble, why: str
+) -> None:
+    """Who opts out never contacts it; where it is off, the first batch goes to the rows as well."""
+    off = {"error": {"code": "service_not_enabled", "message": "off"}}
+    double.stub.route("POST", "/api/v1/traces", Answer(403, json=off))
+    run = await open_run(traces_opt_out=why == "opt-out")
+    solved = trace("a", nodes=NODES, rewards={"right": {"score": 1.0, "weight": 0.5}})
+    run.log_episode(episode("e", solved, trace("b", nodes=NODES)))
+    assert await run.flush()
+    run.log_trace(trace("c", nodes=NODES))
+    assert await run.flush()
+    assert len(double.stub.seen("POST", "/api/v1/traces")) == (0 if why == "opt-out" else 2)
+    rows = {row["sample_id"]: row for row in double.samples}
+    assert set(rows) == {"a", "b", "c"}
+    assert rows["a"]["reward"] == rows["a"]["right"] == 0.5
+    assert rows["a"]["completion"] == [{"role": "assistant", "content": "4"}]
+    assert (await run.finish()).complete
+
+
+async def test_another_refusal_of_the_account_retires_and_keeps(
+    open_run: OpenRun, double: PlatformDouble
+) -> None:
+    """A key without the scope is no reason to send traces elsewhere."""
+    double.stub.route("POST", "/api/v1/traces", Answer(403, json={"error": {"code": "forbidden"}}))
+    run = await open_run()
+    run.log_trace(trace("a"))
+    assert not await run.flush()
+    assert run.stats().sinks["traces"] == "retired"
+    assert double.samples == []
+    assert (await run.finish()).counts.spooled == 1
