@@ -28,6 +28,7 @@ from prime_async.server.runs.leases import end_lease
 from prime_async.server.store import environments, evaluations, runs
 from prime_async.server.store.evaluations import Filter, Stored
 from prime_async.server.store.run_records import purge_records
+from prime_async.server.store.runs import Subject
 from prime_async.server.store.samples import purge
 
 __all__ = ["ENDPOINTS", "evaluation_not_found"]
@@ -184,7 +185,7 @@ async def delete(call: Call) -> Reply:
     number = await call.platform.database.write(write)
     call.platform.directories.drop(number)
     await purge(call.platform.database, number)
-    await purge_records(call.platform.database, number)
+    await purge_records(call.platform.database, Subject("eval", number))
     return Answer(204, b"")
 
 

@@ -1,4 +1,4 @@
-"""Training runs that report from elsewhere: create, list, read, close.
+"""Training runs that report from elsewhere: create, list, read, close, delete.
 
 A run is RUNNING from its creation until its client closes it: as COMPLETED or FAILED, there are no
 other ends. What is closed stays closed, except that a client whose run was closed for its silence
@@ -32,7 +32,8 @@ from prime_async.server.routes.run_leases import LEASE, begin_with
 from prime_async.server.runs.cursors import read_cursor, write_cursor
 from prime_async.server.runs.leases import end_lease
 from prime_async.server.store import runs
-from prime_async.server.store.runs import Filter
+from prime_async.server.store.run_records import purge_records
+from prime_async.server.store.runs import Filter, Subject
 
 __all__ = ["ENDPOINTS", "run_closed", "training_run_not_found"]
 
@@ -167,6 +168,24 @@ async def _close(call: Call, run_id: str, values: Mapping[str, Any], *, again: b
     return await call.commit(write)
 
 
+async def delete(call: Call) -> Reply:
+    """Delete a training run and what it reported; its traces stay."""
+    caller, run_id = call.caller, call.path["run_id"]
+
+    def write(connection: Connection) -> Subject:
+        found = runs.subject(connection, "train", run_id, caller)
+        if found is None:
+            raise training_run_not_found(run_id)
+        end_lease(connection, "train", run_id)
+        runs.remove(connection, found.number)
+        return found
+
+    run = await call.platform.database.write(write)
+    await purge_records(call.platform.database, run)
+    await call.platform.runs.objects.forget_stale()
+    return Answer(204, b"")
+
+
 def training_run_not_found(run_id: str) -> RequestError:
     """The 404 of a training run that is not there, or not the caller's."""
     return RequestError(404, "run_not_found", f"no training run {run_id[:100]}")
@@ -233,6 +252,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         get,
         "Read a training run",
         {200: TrainingRunAnswer, 404: ErrorAnswer},
+    ),
+    Endpoint(
+        "DELETE",
+        "/rft/external-runs/{run_id}",
+        delete,
+        "Delete a training run and what it reported",
+        {204: None, 404: ErrorAnswer},
     ),
     Endpoint(
         "PUT",

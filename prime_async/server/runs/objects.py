@@ -39,6 +39,7 @@ CONFIRM_SECONDS = 24 * 3600.0
 """How long an uploaded file waits for its confirmation."""
 
 _SWEPT_AT_ONCE = 64
+_SWEEP_SECONDS = 300.0
 
 
 class SampleObjects:
@@ -48,10 +49,11 @@ class SampleObjects:
         self.blobs = Blobs(config.run_samples_dir)
         self._database = database
         self._clock = clock
+        self._swept_at = 0.0
 
     async def open(self) -> None:
-        """Remove what an earlier server left half done, and what was never confirmed."""
-        await self._forget_stale()
+        """Remove what an earlier server left half done, and what nobody can ask for any more."""
+        await self.forget_stale()
         removed = await self._database.scan(
             lambda reader: self.blobs.open(lambda names: _known(reader, names))
         )
@@ -73,7 +75,8 @@ class SampleObjects:
             "created_at": now,
         }
         await self._database.write(lambda connection: store.add(connection, row))
-        await self._forget_stale()
+        if now - self._swept_at >= _SWEEP_SECONDS:
+            await self.forget_stale()
         return token, key
 
     def promised(self, token: str) -> StoredObject:
@@ -161,19 +164,21 @@ class SampleObjects:
         finally:
             draft.unlink(missing_ok=True)
 
-    async def _forget_stale(self) -> None:
-        now = self._clock.now()
+    async def forget_stale(self) -> None:
+        """Drop the files that were never confirmed in time, and those of deleted runs."""
+        now = self._swept_at = self._clock.now()
 
-        def write(connection: Connection) -> list[str]:
+        def write(connection: Connection) -> int:
             found = store.stale(connection, now, _SWEPT_AT_ONCE)
             for one in found:
                 store.drop(connection, one.key)
             names = [one.sha256.hex() for one in found if one.sha256 is not None]
             if names:
                 self.blobs.sweep(names, lambda asked: _known(connection, asked))
-            return names
+            return len(found)
 
-        await self._database.write(write)
+        while await self._database.write(write) == _SWEPT_AT_ONCE:
+            continue
 
 
 def _known(connection: Connection, names: Collection[str]) -> set[str]:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     RowMapping,
     and_,
     bindparam,
+    delete,
     func,
     insert,
     or_,
@@ -38,6 +39,7 @@ __all__ = [
     "find",
     "lapse",
     "page",
+    "remove",
     "revive",
     "subject",
 ]
@@ -110,6 +112,11 @@ def change(connection: Connection, number: int, values: Mapping[str, Any]) -> Ro
 
 def _by_number(connection: Connection, number: int) -> RowMapping:
     return connection.execute(_BY_NUMBER, {"number": number}).mappings().one()
+
+
+def remove(connection: Connection, number: int) -> None:
+    """Delete a training run; what it reported is out of reach at once and purged afterwards."""
+    connection.execute(delete(table).where(table.c.number == number))
 
 
 def page(

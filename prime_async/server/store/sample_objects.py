@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, delete, insert, select, tuple_, update
 
 from prime_async.server.store.schema import sample_objects as table
+from prime_async.server.store.schema import training_runs
 
 __all__ = [
     "Place",
@@ -98,7 +99,8 @@ def page(
 
 
 def stale(connection: Connection, now: float, limit: int) -> Sequence[StoredObject]:
-    """Objects that were promised and never confirmed in time."""
+    """Objects that were promised and never confirmed in time, and those of runs that are gone."""
     over = table.c.confirmed.is_(False) & (table.c.expires_at <= now)
-    query = select(*_COLUMNS).where(over).limit(limit)
+    gone = table.c.run.not_in(select(training_runs.c.number))
+    query = select(*_COLUMNS).where(over | gone).limit(limit)
     return [StoredObject(*row) for row in connection.execute(query)]

@@ -155,6 +155,7 @@ async def test_strangers_see_nothing_and_team_mates_all(people: People) -> None:
     for method, path, body in (
         ("GET", "/rft/external-runs/{}", None),
         ("PUT", "/rft/external-runs/{}/status", {"status": "failed"}),
+        ("DELETE", "/rft/external-runs/{}", None),
         ("GET", "/rft/external-runs/{}/metrics", None),
         ("GET", "/rft/external-runs/{}/distributions", None),
         ("GET", "/rft/external-runs/{}/samples", None),
@@ -209,3 +210,28 @@ async def test_launchers_use_another_base_and_another_header(platform: RunningPl
         # A bearer key that is sent decides, whatever is beside it.
         wrong = {**key, "Authorization": "Bearer pit_wrong_0123456789abcdef"}
         assert (await wire.get(f"/rft/external-runs/{run_id}", headers=wrong)).status == 401
+
+
+async def test_a_deleted_run_is_gone_with_what_it_reported(
+    wire: Wire, platform: RunningPlatform
+) -> None:
+    """Rows, distributions and files; other runs keep theirs, the same file included."""
+    gone, kept = await training_run(wire), await training_run(wire)
+    for run_id in (gone, kept):
+        named = {"run_id": run_id, "step": 1}
+        await wire.post("/rft/metrics", {"run_id": run_id, "rows": [{"step": 1}, {"a": 1}]})
+        await wire.post("/rft/distributions", {**named, "distributions": {"a": [1]}})
+        await wire.post("/rft/samples", {**named, "samples": [{"shared": True}]})
+    await wire.post("/rft/samples", {"run_id": gone, "step": 2, "samples": [{"own": True}]})
+    assert (await wire.delete(f"/rft/external-runs/{gone}")).status == 204
+    for path in ("", "/metrics", "/distributions", "/samples"):
+        assert (await wire.get(f"/rft/external-runs/{gone}{path}")).status == 404
+        assert (await wire.get(f"/rft/external-runs/{kept}{path}")).status == 200
+    count = "SELECT (SELECT count(*) FROM metric_rows), (SELECT count(*) FROM distributions)"
+    left = platform.parts.database.point(lambda reader: reader.exec_driver_sql(count).one())
+    assert tuple(left) == (2, 1)
+    (found,) = (await wire.get(f"/rft/external-runs/{kept}/samples")).json["objects"]
+    files = [one.name for one in platform.config.run_samples_dir.rglob("*") if one.is_file()]
+    assert files == [found["sha256"]]
+    read = await wire.get(f"/rft/external-runs/{kept}/samples/{found['key']}")
+    assert read.json == [{"shared": True}]
