@@ -212,6 +212,9 @@ if TYPE_CHECKING:
     from prime_async.models import (
         Record as Record,
     )
+    from prime_async.runs.run import (
+        AsyncRun as AsyncRun,
+    )
     from prime_async.sandboxes.client import (
         AsyncSandboxClient as AsyncSandboxClient,
     )
@@ -302,11 +305,11 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.treerules import (
         TreeTransfer as TreeTransfer,
     )
-    from prime_async.runs.run import (
-        AsyncRun as AsyncRun,
-    )
     from prime_async.traces.api import (
         AsyncTracesAPIClient as AsyncTracesAPIClient,
+    )
+    from prime_async.traces.bulk import (
+        AsyncTracesBulkReader as AsyncTracesBulkReader,
     )
     from prime_async.traces.client import (
         AsyncTracesClient as AsyncTracesClient,
@@ -314,8 +317,14 @@ if TYPE_CHECKING:
     from prime_async.traces.codes import (
         LineFormat as LineFormat,
     )
+    from prime_async.traces.connection import (
+        AsyncTracesConnection as AsyncTracesConnection,
+    )
     from prime_async.traces.errors import (
         TraceTooLargeError as TraceTooLargeError,
+    )
+    from prime_async.traces.grouping import (
+        AsyncTraceRunsReader as AsyncTraceRunsReader,
     )
     from prime_async.traces.models import (
         EpisodeDetail as EpisodeDetail,
@@ -331,6 +340,9 @@ if TYPE_CHECKING:
     )
     from prime_async.traces.models import (
         UploadReceipt as UploadReceipt,
+    )
+    from prime_async.traces.reading import (
+        AsyncTracesReader as AsyncTracesReader,
     )
     from prime_async.traces.receipts import (
         PartialUpload as PartialUpload,
@@ -359,8 +371,12 @@ __all__ = [
     "AsyncSandboxControl",
     "AsyncSandboxFiles",
     "AsyncSandboxProcess",
+    "AsyncTraceRunsReader",
     "AsyncTracesAPIClient",
+    "AsyncTracesBulkReader",
     "AsyncTracesClient",
+    "AsyncTracesConnection",
+    "AsyncTracesReader",
     "BadRequestError",
     "BatchSandboxStatusResponse",
     "BatchStatusUnsupportedError",
@@ -476,8 +492,12 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncSandboxControl": "prime_async.sandboxes.control",
         "AsyncSandboxFiles": "prime_async.sandboxes.storage",
         "AsyncSandboxProcess": "prime_async.sandboxes.processes",
+        "AsyncTraceRunsReader": "prime_async.traces.grouping",
         "AsyncTracesAPIClient": "prime_async.traces.api",
+        "AsyncTracesBulkReader": "prime_async.traces.bulk",
         "AsyncTracesClient": "prime_async.traces.client",
+        "AsyncTracesConnection": "prime_async.traces.connection",
+        "AsyncTracesReader": "prime_async.traces.reading",
         "BadRequestError": "prime_async.errors",
         "BatchSandboxStatusResponse": "prime_async.sandboxes.models",
         "BatchStatusUnsupportedError": "prime_async.errors",

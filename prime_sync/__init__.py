@@ -119,8 +119,14 @@ if TYPE_CHECKING:
         SandboxFiles,
         SandboxProcess,
     )
-    from prime_sync.traces import TracesClient
-    from prime_sync.traces_api import TracesAPIClient
+    from prime_sync.traces import (
+        TraceRunsReader,
+        TracesAPIClient,
+        TracesBulkReader,
+        TracesClient,
+        TracesConnection,
+        TracesReader,
+    )
 
 __all__ = [
     "APIClient",
@@ -212,10 +218,14 @@ __all__ = [
     "StartCommand",
     "SyncResult",
     "TERMINAL_STATUSES",
+    "TraceRunsReader",
     "TraceSummary",
     "TraceTooLargeError",
     "TracesAPIClient",
+    "TracesBulkReader",
     "TracesClient",
+    "TracesConnection",
+    "TracesReader",
     "TransferProgress",
     "TransportError",
     "TreeTransfer",
@@ -330,10 +340,14 @@ __getattr__, __dir__ = lazy_exports(
         "StartCommand": "prime_async.sandboxes.requests",
         "SyncResult": "prime_async.evals.sync",
         "TERMINAL_STATUSES": "prime_async.evals.models",
+        "TraceRunsReader": "prime_sync.traces",
         "TraceSummary": "prime_async.traces.models",
         "TraceTooLargeError": "prime_async.traces.errors",
-        "TracesAPIClient": "prime_sync.traces_api",
+        "TracesAPIClient": "prime_sync.traces",
+        "TracesBulkReader": "prime_sync.traces",
         "TracesClient": "prime_sync.traces",
+        "TracesConnection": "prime_sync.traces",
+        "TracesReader": "prime_sync.traces",
         "TransferProgress": "prime_async.sandboxes.pace",
         "TransportError": "prime_async.errors",
         "TreeTransfer": "prime_async.sandboxes.treerules",

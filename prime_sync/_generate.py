@@ -79,17 +79,18 @@ PLAN = Plan(
             ),
             "prime_async.sandboxes",
         ),
-        Unit("prime_sync.traces_api", ("prime_async.traces.api",)),
         Unit(
-            "prime_sync.traces_reading",
+            "prime_sync.traces",
             (
+                "prime_async.traces.api",
                 "prime_async.traces.connection",
                 "prime_async.traces.reading",
                 "prime_async.traces.grouping",
                 "prime_async.traces.bulk",
+                "prime_async.traces.client",
             ),
+            "prime_async.traces",
         ),
-        Unit("prime_sync.traces", ("prime_async.traces.client",), "prime_async.traces"),
         Unit(
             "prime_sync.runs",
             (
@@ -107,6 +108,7 @@ PLAN = Plan(
         "aiter_batches": "iter_batches is the same for plain code",
         "compress_batch": "makes what only a sink's own loop sends",
         "AsyncAPIClient.connect": "hands out the transport, all of whose methods are asynchronous",
+        "AsyncTracesAPIClient.connect": "hands out the transport, as AsyncAPIClient.connect does",
     },
     extras={"CloseableIterator": "prime_sync._iterators"},
     phrases={

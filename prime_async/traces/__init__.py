@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from prime_async.traces.batching import (
         aiter_batches as aiter_batches,
     )
+    from prime_async.traces.bulk import (
+        AsyncTracesBulkReader as AsyncTracesBulkReader,
+    )
     from prime_async.traces.client import (
         AsyncTracesClient as AsyncTracesClient,
     )
@@ -54,6 +57,9 @@ if TYPE_CHECKING:
     )
     from prime_async.traces.compression import (
         compress_batch as compress_batch,
+    )
+    from prime_async.traces.connection import (
+        AsyncTracesConnection as AsyncTracesConnection,
     )
     from prime_async.traces.encoding import (
         EncodedRecord as EncodedRecord,
@@ -163,6 +169,9 @@ if TYPE_CHECKING:
     from prime_async.traces.filters import (
         TraceFilters as TraceFilters,
     )
+    from prime_async.traces.grouping import (
+        AsyncTraceRunsReader as AsyncTraceRunsReader,
+    )
     from prime_async.traces.lines import (
         MAX_LINE_BYTES as MAX_LINE_BYTES,
     )
@@ -247,6 +256,9 @@ if TYPE_CHECKING:
     from prime_async.traces.models import (
         UploadReceipt as UploadReceipt,
     )
+    from prime_async.traces.reading import (
+        AsyncTracesReader as AsyncTracesReader,
+    )
     from prime_async.traces.receipts import (
         FailedBatch as FailedBatch,
     )
@@ -269,8 +281,12 @@ __all__ = [
     "APITimeoutError",
     "AmbiguousDeleteError",
     "AsyncRun",
+    "AsyncTraceRunsReader",
     "AsyncTracesAPIClient",
+    "AsyncTracesBulkReader",
     "AsyncTracesClient",
+    "AsyncTracesConnection",
+    "AsyncTracesReader",
     "Batch",
     "DEFAULT_TARGET_BATCH_BYTES",
     "EncodedBody",
@@ -360,9 +376,12 @@ __getattr__, __dir__ = lazy_exports(
         "APITimeoutError": "prime_async.traces.errors",
         "AmbiguousDeleteError": "prime_async.traces.errors",
         "AsyncRun": "prime_async.runs.run",
-        "AsyncRun": "prime_async.runs.run",
-    "AsyncTracesAPIClient": "prime_async.traces.api",
+        "AsyncTraceRunsReader": "prime_async.traces.grouping",
+        "AsyncTracesAPIClient": "prime_async.traces.api",
+        "AsyncTracesBulkReader": "prime_async.traces.bulk",
         "AsyncTracesClient": "prime_async.traces.client",
+        "AsyncTracesConnection": "prime_async.traces.connection",
+        "AsyncTracesReader": "prime_async.traces.reading",
         "Batch": "prime_async.traces.batches",
         "DEFAULT_TARGET_BATCH_BYTES": "prime_async.traces.batches",
         "EncodedBody": "prime_async.traces.compression",
@@ -439,8 +458,7 @@ __getattr__, __dir__ = lazy_exports(
         "compress_batch": "prime_async.traces.compression",
         "encode_record": "prime_async.traces.encoding",
         "init": "prime_async.runs.opening",
-        "init": "prime_async.runs.opening",
-    "iter_batches": "prime_async.traces.batches",
+        "iter_batches": "prime_async.traces.batches",
         "partial_upload": "prime_async.traces.receipts",
         "read_jsonl_lines": "prime_async.traces.lines",
     },

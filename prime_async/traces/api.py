@@ -16,7 +16,7 @@ from prime_async.traces.errors import in_family
 from prime_async.traces.sending import DEFAULT_ATTEMPTS, Delivery, deliver
 
 if TYPE_CHECKING:
-    from prime_async.transport import Replay, Response, RetryPolicy
+    from prime_async.transport import Replay, Response, RetryPolicy, Transport
 
 __all__ = ["AsyncTracesAPIClient"]
 
@@ -87,6 +87,15 @@ class AsyncTracesAPIClient(AsyncAPIClient):
         if self._keyless:
             return None
         return self._settings.api_key if self._here else self._settings.key_for("traces_url")
+
+    async def connect(self) -> Transport:
+        """Return the transport; see :meth:`AsyncAPIClient.connect`.
+
+        Raises:
+            PrimeTracesError: the member of the family that says what happened.
+        """
+        with in_family():
+            return await super().connect()
 
     async def request(
         self,

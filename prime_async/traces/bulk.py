@@ -1,4 +1,4 @@
-"""`AsyncBulkReader`: the part of the traces client that reads many traces at once."""
+"""`AsyncTracesBulkReader`: the part of the traces client that reads many traces at once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from prime_async.traces.errors import in_family
 from prime_async.traces.exporting import TRACES_EXPORT, ExportFormat, check_format
 from prime_async.traces.filters import TraceFilters, check_names, repeated, written
 from prime_async.traces.gathering import gather_export
-from prime_async.traces.grouping import AsyncRunsReader
+from prime_async.traces.grouping import AsyncTraceRunsReader
 from prime_async.traces.models import TraceAggregate
 from prime_async.transport import check_timeout, deadline
 
-__all__ = ["AsyncBulkReader"]
+__all__ = ["AsyncTracesBulkReader"]
 
 _NOT_IMPLEMENTED = 501
 
 
-class AsyncBulkReader(AsyncRunsReader):
+class AsyncTracesBulkReader(AsyncTraceRunsReader):
     """Exports, downloads and adds up traces; see :class:`AsyncTracesClient`."""
 
     async def export(

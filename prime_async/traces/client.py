@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from prime_async.traces.batches import DEFAULT_TARGET_BATCH_BYTES, Packer
-from prime_async.traces.bulk import AsyncBulkReader
+from prime_async.traces.bulk import AsyncTracesBulkReader
 from prime_async.traces.codes import LineFormat
 from prime_async.traces.compression import EncodedBody
 from prime_async.traces.connection import id_path
@@ -26,7 +26,7 @@ from prime_async.traces.uploading import DEFAULT_CONCURRENT, OnBatch, Upload, Up
 __all__ = ["AsyncTracesClient"]
 
 
-class AsyncTracesClient(AsyncBulkReader):
+class AsyncTracesClient(AsyncTracesBulkReader):
     """Client of the traces service: upload, read, search, export, delete.
 
     An upload is cut into batches that are named by the digest of their bytes: sent again, after a

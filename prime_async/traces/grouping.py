@@ -1,4 +1,6 @@
-"""`AsyncRunsReader`: the part of the traces client that reads episodes and runs, and searches."""
+"""`AsyncTraceRunsReader`: the part of the traces client that reads episodes and runs, and
+searches.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,10 @@ from prime_async.traces.models import (
 from prime_async.traces.paging import through_pages
 from prime_async.traces.reading import AsyncTracesReader
 
-__all__ = ["AsyncRunsReader"]
+__all__ = ["AsyncTraceRunsReader"]
 
 
-class AsyncRunsReader(AsyncTracesReader):
+class AsyncTraceRunsReader(AsyncTracesReader):
     """Reads episodes and runs, and searches; see :class:`AsyncTracesClient`."""
 
     async def list_episodes(
