@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import hashlib
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -367,6 +369,52 @@ async def test_traces_belong_to_who_sent_them(
             assert found.json["task_id"] == name
         stranger = await spans.send(spans.span("x"), headers=headers)
         assert (stranger.status, stranger.code) == (403, "forbidden")
+
+
+async def test_spans_that_come_at_the_same_time(wire: Wire, spans: Spans) -> None:
+    """From several exporters of one trace: none is left out of what the trace is in the end."""
+    sent = [spans.span(f"part {index}") for index in range(12)]
+    replies = await asyncio.gather(*(spans.send(one) for one in sent))
+    assert [reply.json for reply in replies] == [{}] * 12
+    found = await document(wire, "ab" * 16)
+    assert [one["name"] for one in found["info"]["otlp"]["spans"]] == [one["name"] for one in sent]
+
+
+async def test_a_deleted_trace_stays_deleted(
+    platform: RunningPlatform, wire: Wire, spans: Spans
+) -> None:
+    """With the spans it was made of; a late one does not bring them back."""
+    await spans.send(spans.span("secret"), spans.span("other", trace="cd" * 16))
+    assert (await wire.delete(f"/traces/{'ab' * 16}")).status == 202
+    count = "SELECT trace_id FROM otlp_spans"
+    left = platform.parts.database.point(lambda reader: reader.exec_driver_sql(count).all())
+    assert [tuple(row) for row in left] == [("cd" * 16,)]
+    await spans.send(spans.span("late"))
+    found = await document(wire, "ab" * 16)
+    assert [one["name"] for one in found["info"]["otlp"]["spans"]] == ["late"]
+
+
+async def test_a_trace_uploaded_under_the_same_id_is_kept(wire: Wire, spans: Spans) -> None:
+    """Only what was made of spans is replaced when further spans arrive."""
+    line = json.dumps({"id": "ab" * 16, "timing": {"start": time.time()}}).encode()
+    key = {"Idempotency-Key": f"sha256:{hashlib.sha256(line).hexdigest()}"}
+    stored = await wire.send("POST", "/traces", data=_form(line), headers=key)
+    assert stored.status == 201
+    for name in ("first", "second"):
+        assert (await spans.send(spans.span(name))).status == 200
+    found = (await wire.get("/traces", params={"upload_id": stored.json["upload_id"]})).json
+    newest = (await wire.get(f"/traces/{'ab' * 16}")).json
+    assert (newest["task_id"], newest["generation"]) == ("first", 3)
+    assert found["items"] == []
+    again = await wire.send("POST", "/traces", data=_form(line), headers=key)
+    assert again.json["replayed"] is True
+
+
+def _form(line: bytes) -> aiohttp.FormData:
+    form = aiohttp.FormData()
+    form.add_field("metadata", '{"schema_version": 1}', content_type="application/json")
+    form.add_field("traces", line, filename="traces.jsonl", content_type="application/x-ndjson")
+    return form
 
 
 async def test_what_is_no_otlp_is_refused(wire: Wire) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from prime_async.runs.wire import MetricPage
+from tests.platform import running_platform
 from tests.server.runs.people import People, training_run
 from tests.server.wire import Reply, Wire
 
@@ -197,3 +199,19 @@ async def test_public_evaluations_may_be_read(people: People) -> None:
         assert (reply.status, reply.code) == (404, "evaluation_not_found")
     await wire.delete(f"/evaluations/{public}")
     assert (await people.other.get(f"/evaluations/{public}/metric-rows")).status == 404
+
+
+async def test_a_deletion_that_was_cut_short_is_finished_at_the_next_start(tmp_path: Path) -> None:
+    """Rows whose run is gone are dropped, those of others stay."""
+    async with running_platform(tmp_path) as platform, Wire(platform.url) as wire:
+        ids = [await wire.evaluation() for _ in range(2)]
+        for evaluation in ids:
+            await wire.post(f"/evaluations/{evaluation}/metric-rows", {"rows": [{"step": 1}]})
+        await platform.parts.database.write(
+            lambda writer: writer.exec_driver_sql("DELETE FROM evaluations WHERE id = ?", (ids[0],))
+        )
+    async with running_platform(tmp_path) as platform:
+        left = platform.parts.database.point(
+            lambda reader: reader.exec_driver_sql("SELECT count(*) FROM metric_rows").scalar_one()
+        )
+    assert left == 1
