@@ -175,7 +175,9 @@ for part in range(8):
     assert traces_of(platform, run_id) == expected(run_id, {f"t{n}-": 100 for n in range(8)})
 
 
-@pytest.mark.parametrize("moment", ["at once", "while sending"])
+@pytest.mark.parametrize(
+    "moment", [pytest.param("at once", marks=pytest.mark.slow), "while sending"]
+)
 def test_kill_9_of_a_durable_run_loses_nothing(
     platform: ThreadedPlatform, spool: Path, moment: str
 ) -> None:
@@ -214,7 +216,7 @@ while True:
     process.stdout.close()
 
 
-def test_FR41_FR44_a_platform_that_is_away_at_the_end(
+def test_FR44_a_platform_that_is_away_at_the_end(
     platform: ThreadedPlatform, spool: Path, tmp_path: Path
 ) -> None:
     """The process ends in its time, one line says what is kept where, the exit code stays; the
@@ -246,6 +248,29 @@ sys.exit(4)
             elsewhere = sync_runs(api, kept, spool_dir=tmp_path / "elsewhere")
             assert [one.problem for one in elsewhere] == [None]
     assert traces_of(platform, run_id) == expected(run_id, {"t": 10})
+
+
+def test_FR41_an_exit_ends_in_its_time(platform: ThreadedPlatform, spool: Path) -> None:
+    """A platform that takes connections and never answers holds nobody back."""
+    code, took, err = run_script(
+        platform,
+        spool,
+        """
+import atexit, socket
+silent = socket.socket(); silent.bind(("127.0.0.1", 0)); silent.listen()
+url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+run = init(**{**options(exit_timeout=1.0, id="ev-1"), "base_url": url})
+run.log_trace(trace("t"))
+began = time.monotonic()
+atexit.register(lambda: print(time.monotonic() - began, flush=True))
+run.log_trace(trace("u"))
+import prime_async.signals
+prime_async.signals.at_exit(lambda seconds: None, name="the last one, which ends first")
+""",
+    )
+    assert code == 0, err
+    assert float(took or "0") < 8
+    assert "2 spooled" in err
 
 
 def _redirect(entry: Path, url: str) -> None:
