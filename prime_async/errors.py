@@ -192,6 +192,7 @@ class APIError(PrimeError):
         status: HTTP status, or None when no answer arrived (``status_code`` is the same value).
         code: the platform's machine-readable error code, or None.
         detail: the ``detail`` of the answer as sent (text, list or object), at most 4 KiB of text.
+        details: what the answer says for programs beside its code, or None.
         request_id: the platform's id of the request, for support.
         method, url: the request; the URL carries no credentials.
         retry_after: seconds the platform asked to wait, or None.
@@ -206,6 +207,7 @@ class APIError(PrimeError):
         status: int | None = None,
         code: str | None = None,
         detail: Any = None,
+        details: Any = None,
         request_id: str | None = None,
         method: str | None = None,
         url: str | None = None,
@@ -218,6 +220,7 @@ class APIError(PrimeError):
         self.status = status
         self.code = code
         self.detail = detail
+        self.details = details
         self.request_id = request_id
         self.method = method
         self.url = url

@@ -446,6 +446,8 @@ class TracesReader(TracesConnection):
         sort: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
+        agent_name: str | None = None,
+        run_step: int | None = None,
         timeout: float | None = None,
     ) -> TraceListPage:
         """Return one page of traces, newest first; a trace must fit all filters that are given.
@@ -461,6 +463,7 @@ class TracesReader(TracesConnection):
             sort: ``created_at`` (default), ``reward`` or ``duration_ms``.
             limit: traces per page, 1 to 100, default 20.
             cursor: ``next_cursor`` of the page before, with the same filters.
+            agent_name, run_step: exactly this one; only the embedded platform knows them.
             timeout: seconds in all; default 60.
 
         Raises:
@@ -485,6 +488,8 @@ class TracesReader(TracesConnection):
                 sort=sort,
                 limit=limit,
                 cursor=cursor,
+                agent_name=agent_name,
+                run_step=run_step,
                 timeout=timeout,
             ),
         )
@@ -1295,3 +1300,12 @@ class TracesClient(TracesBulkReader):
             AmbiguousDeleteError: they may have been deleted, and no answer tells.
         """
         BRIDGE.call(self._async.delete_run(run_id, timeout=timeout))
+
+    def delete_episode(self, episode_id: str, *, timeout: float | None = None) -> None:
+        """Delete an episode and its traces, all copies of them; only the embedded platform can.
+
+        Raises:
+            NotFoundError: there is no such episode, or no more.
+            AmbiguousDeleteError: it may have been deleted, and no answer tells.
+        """
+        BRIDGE.call(self._async.delete_episode(episode_id, timeout=timeout))

@@ -240,6 +240,16 @@ class AsyncTracesClient(AsyncTracesBulkReader):
         id_path("runs", run_id, "run_id")
         await self._wire.delete("/traces", {"run_id": run_id}, timeout=timeout)
 
+    async def delete_episode(self, episode_id: str, *, timeout: float | None = None) -> None:
+        """Delete an episode and its traces, all copies of them; only the embedded platform can.
+
+        Raises:
+            NotFoundError: there is no such episode, or no more.
+            AmbiguousDeleteError: it may have been deleted, and no answer tells.
+        """
+        path = id_path("episodes", episode_id, "episode_id")
+        await self._wire.delete(path, timeout=timeout)
+
     async def _upload(self, feed: Feed, intake: Intake, options: UploadOptions) -> UploadReceipts:
         return await Upload(self._wire, feed, intake, options).run()
 

@@ -146,6 +146,15 @@ class MethodNotAllowedError(APIError, errors.MethodNotAllowedError):
 class ValidationRejectedError(APIError, errors.BadRequestError):
     """HTTP 400: the platform refused the request; of an upload nothing was stored."""
 
+    @property
+    def bad_lines(self) -> tuple[int, ...]:
+        """The lines of the request that are at fault, from 1, where the platform names them: the
+        embedded one does, a hundred at most.
+        """
+        named = self.details.get("lines") if isinstance(self.details, dict) else None
+        lines = [entry.get("line") for entry in named or () if isinstance(entry, dict)]
+        return tuple(line for line in lines if isinstance(line, int))
+
 
 class LineFormatConflictError(APIError, errors.ConflictError):
     """HTTP 409: the same bytes are stored under the other line format."""

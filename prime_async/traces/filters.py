@@ -42,7 +42,10 @@ class _Common(TypedDict, total=False):
 
 
 class TraceFilters(_Common, total=False):
-    """Which traces are meant; a trace must fit all that are given. Rewards are inclusive."""
+    """Which traces are meant; a trace must fit all that are given. Rewards are inclusive.
+
+    ``agent_name`` and ``run_step`` are known to the embedded platform only.
+    """
 
     model_id: str | None
     model_provider: str | None
@@ -50,6 +53,8 @@ class TraceFilters(_Common, total=False):
     reward_min: float | None
     reward_max: float | None
     is_truncated: bool | None
+    agent_name: str | None
+    run_step: int | None
 
 
 class EpisodeFilters(_Common, total=False):

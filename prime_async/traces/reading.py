@@ -54,6 +54,8 @@ class AsyncTracesReader(AsyncTracesConnection):
         sort: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
+        agent_name: str | None = None,
+        run_step: int | None = None,
         timeout: float | None = None,
     ) -> TraceListPage:
         """Return one page of traces, newest first; a trace must fit all filters that are given.
@@ -69,6 +71,7 @@ class AsyncTracesReader(AsyncTracesConnection):
             sort: ``created_at`` (default), ``reward`` or ``duration_ms``.
             limit: traces per page, 1 to 100, default 20.
             cursor: ``next_cursor`` of the page before, with the same filters.
+            agent_name, run_step: exactly this one; only the embedded platform knows them.
             timeout: seconds in all; default 60.
 
         Raises:
@@ -91,6 +94,8 @@ class AsyncTracesReader(AsyncTracesConnection):
             "sort": sort,
             "limit": limit,
             "cursor": cursor,
+            "agent_name": agent_name,
+            "run_step": run_step,
         }
         return await self._get(TraceListPage, "/traces", written(params, context), timeout)
 

@@ -86,7 +86,7 @@ def error_from_response(
     if key is not None and len(key) >= _SHORTEST_KEY:
         body = body.replace(key.encode(), b"***")
         request_id = request_id and request_id.replace(key, "***")
-    detail, code, message = _read_fault(body)
+    detail, code, message, details = _read_fault(body)
     kind = error_class_for_status(status)
     retry_after = parse_retry_after(headers.get("Retry-After"))
     locked = status == 409 and (code == "locked" or retry_after is not None)
@@ -95,6 +95,7 @@ def error_from_response(
         status=status,
         code=code,
         detail=detail,
+        details=details,
         request_id=request_id,
         method=method,
         url=url,
@@ -105,14 +106,15 @@ def error_from_response(
     )
 
 
-def _read_fault(body: bytes) -> tuple[Any, str | None, str]:
+def _read_fault(body: bytes) -> tuple[Any, str | None, str, Any]:
+    """Return detail, code, message and details."""
     try:
         decoded = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         text = _excerpt(body)
-        return text, None, text or "no explanation"
+        return text, None, text or "no explanation", None
     if not isinstance(decoded, dict):
-        return decoded, None, str(decoded)
+        return decoded, None, str(decoded), None
     error = decoded.get("error")
     if error is None and "code" in decoded:  # Connect has code and message at the top
         error = decoded
@@ -121,7 +123,8 @@ def _read_fault(body: bytes) -> tuple[Any, str | None, str]:
     detail = decoded.get("detail", error.get("message"))
     code = error.get("code")
     message = error.get("message") or _in_words(detail) or _in_words(decoded.get("message"))
-    return detail, code if isinstance(code, str) else None, str(message or _excerpt(body))
+    known = code if isinstance(code, str) else None
+    return detail, known, str(message or _excerpt(body)), error.get("details")
 
 
 def _is_code(value: Any) -> bool:

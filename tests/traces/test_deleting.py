@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from prime_async.traces import AsyncTracesAPIClient, AsyncTracesClient, ErrorCode
+from prime_async.traces import AsyncTracesAPIClient, AsyncTracesClient, ErrorCode, LineFormat
 from prime_async.traces import errors as family
 from prime_async.traces.codes import BUSY_CODES
 from prime_async.transport import RetryPolicy
@@ -14,7 +14,7 @@ from tests.faces import Face, both_faces
 from tests.platform import KEY, ThreadedPlatform
 from tests.stub import NOTHING, Answer, Stub
 from tests.traces.receiver import refusal
-from tests.traces.records import fresh_run, trace
+from tests.traces.records import episode, fresh_run, trace
 
 ACCEPTED = Answer(202)
 
@@ -133,3 +133,18 @@ async def test_deletes_on_the_platform(face: Face, platform: ThreadedPlatform) -
         with pytest.raises(family.NotFoundError):
             await client.delete_run(run)
         assert (await client.list(run_id=run)).items == []
+
+
+@both_faces
+async def test_an_episode_goes_with_its_traces(face: Face, platform: ThreadedPlatform) -> None:
+    """On the embedded platform; other traces stay."""
+    run = fresh_run()
+    async with face.AsyncTracesClient(KEY, base_url=platform.url) as client:
+        await client.upload_records(
+            [episode(f"{run}-e{n}", trace(f"{run}-{n}", run=run)) for n in range(2)],
+            line_format=LineFormat.EPISODE,
+        )
+        await client.delete_episode(f"{run}-e0")
+        with pytest.raises(family.NotFoundError):
+            await client.delete_episode(f"{run}-e0")
+        assert [item.trace_id async for item in client.iter(run_id=run)] == [f"{run}-1"]

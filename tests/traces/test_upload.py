@@ -495,3 +495,16 @@ async def test_a_cancelled_upload_says_how_far_it_got(
 def test_every_failure_is_of_the_family() -> None:
     """Which is what users catch."""
     assert issubclass(TraceTooLargeError, PrimeTracesError)
+
+
+@both_faces
+async def test_bad_lines_are_named(face: Face, platform: ThreadedPlatform) -> None:
+    """The embedded platform says which lines of a batch it refused, and stores none of it."""
+    run = fresh_run()
+    lines = [line(trace(f"{run}-{n}", run=run)) for n in range(4)]
+    lines[1], lines[3] = b"{broken\n", b"[]\n"
+    async with face.AsyncTracesClient(KEY, base_url=platform.url) as client:
+        with pytest.raises(family.ValidationRejectedError) as caught:
+            await client.upload_lines(lines)
+        assert caught.value.bad_lines == (2, 4)
+        assert (await client.list(run_id=run)).items == []
