@@ -111,7 +111,7 @@ async def test_the_sdk_sends_spans_and_a_trace_is_there(
     assert (summary["run_id"], summary["run_step"]) == ("run-7", 3)
     assert summary["model"] == {"provider": "openai", "id": "gpt-4o-2024-08-06"}
     assert (summary["agent_name"], summary["task_id"]) == ("helper", "invoke_agent helper")
-    assert summary["context"] == {"source": "otlp"}
+    assert summary["context"] == {"source": "otlp", "run_type": "train"}
     assert summary["execution"] == {"has_error": False, "is_truncated": False}
     assert summary["total_tokens"] == 177
     nodes = (await wire.get(f"/traces/{trace_id}/nodes")).json["items"]
@@ -141,6 +141,8 @@ async def test_the_sdk_sends_spans_and_a_trace_is_there(
     assert calls[1]["sampling"] == {"temperature": 0.5}
     listed = (await wire.get("/traces", params={"run_id": "run-7"})).json["items"]
     assert [one["trace_id"] for one in listed] == [trace_id]
+    runs = (await wire.get("/runs", params={"run_type": "train"})).json["items"]
+    assert [(one["run_id"], one["trace_count"]) for one in runs] == [("run-7", 1)]
 
 
 async def test_only_the_whole_trace_stays(platform: RunningPlatform, wire: Wire) -> None:

@@ -7,7 +7,7 @@ replaced, which only touches traces that came this way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import msgspec
@@ -22,7 +22,12 @@ from prime_async.server.traces.adding import Addition, add_traces
 
 __all__ = ["take"]
 
-_SOURCE = {"source": "otlp"}
+_CONTEXTS: Mapping[str | None, Mapping[str, str]] = {
+    None: {"source": "otlp"},
+    "eval": {"source": "otlp", "run_type": "eval"},
+    "train": {"source": "otlp", "run_type": "train"},
+}
+"""By type of run, which lists of runs read from the context of an upload."""
 
 
 async def take(call: Call, owner: str, decoded: Decoded) -> Sequence[str]:
@@ -39,8 +44,9 @@ async def take(call: Call, owner: str, decoded: Decoded) -> Sequence[str]:
             lambda connection: store.put(connection, owner, rows, limit), rows=len(rows)
         )
         lines = await platform.database.scan(lambda connection: _lines(connection, owner, touched))
-        if lines:
-            await add_traces(call, Addition(owner, lines, _SOURCE))
+        for kind, some in lines.items():
+            addition = Addition(owner, some, _CONTEXTS[kind], tuple(_CONTEXTS.values()))
+            await add_traces(call, addition)
     full = [f"span {one}: its trace has {limit} spans already" for one in over]
     return [*decoded.refused, *full]
 
@@ -51,10 +57,12 @@ def _rows(spans: Sequence[Span]) -> list[store.SpanRow]:
     ]
 
 
-def _lines(connection: Connection, owner: str, trace_ids: Sequence[str]) -> bytes:
-    """The traces of some ids as JSON lines, one after another."""
+def _lines(connection: Connection, owner: str, trace_ids: Sequence[str]) -> dict[str | None, bytes]:
+    """The traces of some ids as JSON lines, by the type of their run."""
+    found: dict[str | None, list[bytes]] = {}
     texts = store.of_traces(connection, owner, trace_ids)
-    return b"".join(
-        msgspec.json.encode(trace_document([decode_span(text) for _, text in group])) + b"\n"
-        for _, group in groupby(texts, key=lambda row: row[0])
-    )
+    for _, group in groupby(texts, key=lambda row: row[0]):
+        document = trace_document([decode_span(text) for _, text in group])
+        kind = document.get("run", {}).get("type")
+        found.setdefault(kind, []).append(msgspec.json.encode(document) + b"\n")
+    return {kind: b"".join(lines) for kind, lines in found.items()}

@@ -89,13 +89,13 @@ def _delete(
 
 
 def drop_earlier(
-    connection: Connection, owner: str, trace_ids: Sequence[str], context: str
+    connection: Connection, owner: str, trace_ids: Sequence[str], contexts: Sequence[str]
 ) -> list[str]:
-    """Drop the copies of traces that are not current and were uploaded with this context; return
-    the files of uploads that are left empty.
+    """Drop the copies of traces that are not current and were uploaded with one of some contexts;
+    return the files of uploads that are left empty.
     """
     of_context = select(uploads.c.number).where(
-        uploads.c.owner == owner, uploads.c.context == context
+        uploads.c.owner == owner, uploads.c.context.in_(contexts)
     )
     losing: list[int] = []
     for start in range(0, len(trace_ids), _AT_ONCE):

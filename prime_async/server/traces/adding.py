@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -23,15 +23,21 @@ __all__ = ["Addition", "add_traces"]
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Traces of an owner as JSON lines, and the context that marks where they come from."""
+    """Traces of an owner as JSON lines.
+
+    Attributes:
+        context: marks where they come from.
+        replaces: contexts whose earlier copies of the traces are dropped.
+    """
 
     owner: str
     lines: bytes
     context: Mapping[str, str]
+    replaces: Sequence[Mapping[str, str]]
 
 
 async def add_traces(call: Call, addition: Addition) -> None:
-    """Store traces; earlier copies of them with the same context are dropped.
+    """Store traces in place of earlier copies.
 
     Raises:
         RequestError: 400, a line cannot be stored; nothing is then.
@@ -47,7 +53,7 @@ async def add_traces(call: Call, addition: Addition) -> None:
             with anyio.CancelScope(shield=True):
                 await platform.in_thread(platform.traces.blobs.keep, staging.path, upload.digest)
                 freed = await platform.database.write(
-                    lambda connection: _store(connection, upload, staging),
+                    lambda connection: _store(connection, upload, staging, addition.replaces),
                     rows=staging.row_count,
                 )
                 platform.traces.texts_wait()
@@ -63,7 +69,7 @@ def _upload(call: Call, addition: Addition) -> Upload:
         digest=hashlib.sha256(addition.lines).hexdigest(),
         line_format=LineFormat.TRACE,
         schema_version=SCHEMA_VERSION,
-        context=msgspec.json.encode(dict(addition.context)).decode(),
+        context=_context(addition.context),
         user_id=call.caller.account.id,
         size=len(addition.lines),
         now=call.platform.clock.now(),
@@ -76,9 +82,19 @@ def _fill(staging: Staging, lines: bytes, digest: str) -> None:
     staging.finish(digest)
 
 
-def _store(connection: Connection, upload: Upload, staging: Staging) -> list[str]:
+def _store(
+    connection: Connection,
+    upload: Upload,
+    staging: Staging,
+    replaces: Sequence[Mapping[str, str]],
+) -> list[str]:
     """Store the rows; return the files that no upload needs any more."""
     if not store(connection, upload, staging.batches()):
         return []
     ids = [row.trace_id for batch in staging.batches() for row in batch.traces]
-    return drop_earlier(connection, upload.owner, ids, upload.context)
+    return drop_earlier(connection, upload.owner, ids, [_context(one) for one in replaces])
+
+
+def _context(context: Mapping[str, str]) -> str:
+    """A context as the store has it."""
+    return msgspec.json.encode(dict(context)).decode()
