@@ -36,6 +36,7 @@ FEATURES = ", ".join(
         "file-info",
         "run-metrics-batch",
         "run-leases",
+        "otlp-traces",
         "traces-export",
         "traces-aggregate",
         *(["traces-zstd"] if HAS_ZSTD else []),
