@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from prime_async.server.traces.windows import WINDOW_BYTES, Windows, in_windows
+
 __all__ = [
     "CallDocument",
     "EpisodeDocument",
@@ -58,6 +60,7 @@ class TraceDocument(msgspec.Struct, gc=False):
     stop_condition: Any = None
     ok: Any = None
     errors: Any = None
+    tools: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     traces: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -74,33 +77,73 @@ class EpisodeDocument(msgspec.Struct, gc=False):
 
 
 _trace = msgspec.json.Decoder(TraceDocument)
+_nodes = msgspec.json.Decoder(list[NodeDocument])
 _episode = msgspec.json.Decoder(EpisodeDocument)
+_members = msgspec.json.Decoder(list[msgspec.Raw])
+_mark = msgspec.json.Decoder(NodeDocument)
 _object = msgspec.json.Decoder(dict[str, Any])
 
 
-def decode_trace(text: bytes | msgspec.Raw) -> TraceDocument:
+def decode_trace(text: bytes | msgspec.Raw, *, window: int = WINDOW_BYTES) -> TraceDocument:
     """Decode a trace, however odd its values are.
 
     Raises:
         msgspec.ValidationError: it is JSON, but no object.
         msgspec.DecodeError, RecursionError: it is no JSON, or nested too deeply.
     """
+    windows = in_windows(text, "nodes", _nodes.decode, window=window)
+    if windows is not None:
+        document = _trace_around(windows)
+        if document is not None:
+            return document
     try:
         return _trace.decode(text)
     except msgspec.ValidationError:
         return _lenient(_object.decode(text))
 
 
-def decode_episode(text: bytes) -> EpisodeDocument:
+def _trace_around(windows: Windows) -> TraceDocument | None:
+    """The trace whose nodes were taken out; None when it was not those of the trace."""
+    try:
+        document = _trace.decode(windows.rest)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not document.nodes or document.nodes[0].parent != windows.mark:
+        return None
+    document.nodes[:1] = windows.elements
+    return document
+
+
+def decode_episode(text: bytes, *, window: int = WINDOW_BYTES) -> EpisodeDocument:
     """Decode an episode's envelope; raises as :func:`decode_trace` does, and ValidationError also
     when ``traces`` is no list.
     """
+    windows = in_windows(text, "traces", _members.decode, window=window)
+    if windows is not None:
+        document = _episode_around(windows)
+        if document is not None:
+            return document
     return _episode.decode(text)
+
+
+def _episode_around(windows: Windows) -> EpisodeDocument | None:
+    """The episode whose traces were taken out; None when it was not those of the episode."""
+    try:
+        document = _episode.decode(windows.rest)
+        if not document.traces or _mark.decode(document.traces[0]).parent != windows.mark:
+            return None
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    document.traces[:1] = windows.elements
+    return document
 
 
 def _lenient(found: dict[str, Any]) -> TraceDocument:
     """What can be understood of a trace whose nodes or calls are not lists of objects."""
     plain = {name: found[name] for name in TraceDocument.__struct_fields__ if name in found}
+    for name in ("tools", "traces"):
+        if name in plain:
+            plain[name] = msgspec.Raw(msgspec.json.encode(plain[name]))
     nodes = [_part(NodeDocument, one) for one in _listed(plain.pop("nodes", None))]
     calls = [_part(CallDocument, one) for one in _listed(plain.pop("calls", None))]
     return TraceDocument(**plain, nodes=nodes, calls=calls)

@@ -21,8 +21,6 @@ __all__ = ["calls_of", "nodes_of", "tools_of"]
 
 _TEXTS = ("tool_call_id", "name", "tool_name")
 
-_tools = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
 
 def nodes_of(
     trace: bytes, start: int, *, roles: Collection[str] = (), sampled: bool | None = None
@@ -91,5 +89,7 @@ def _call(index: int, call: CallDocument) -> dict[str, Any]:
 
 def tools_of(trace: bytes) -> list[Any]:
     """The tools that the model was offered: the objects among them."""
-    tools = _tools.decode(trace).get("tools", msgspec.Raw(b"null"))
+    tools = decode_trace(trace).tools
+    if isinstance(tools, msgspec.UnsetType):
+        return []
     return [tool for tool in as_list(msgspec.json.decode(tools)) if isinstance(tool, dict)]

@@ -7,6 +7,7 @@ once.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,6 +38,9 @@ TRACES_PER_EPISODE = 1000
 
 NAMED_LINES = 100
 """Bad lines named in one refusal."""
+
+UTF8_BYTES = 1024 * 1024
+"""Bytes of a line that are checked at once."""
 
 _AGE_SECONDS = 365 * 24 * 3600.0
 _AHEAD_SECONDS = 300.0
@@ -144,13 +148,7 @@ class LineReader:
             raise _UnfitError(
                 ErrorCode.TRACE_TOO_LARGE, f"it has {size} bytes, the limit is {limit} bytes"
             )
-        try:
-            # Strings that the decoder skips are not checked by it.
-            line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise _UnfitError(
-                ErrorCode.MALFORMED_ENCODING, f"it is not UTF-8 at byte {error.start}"
-            ) from error
+        _check_utf8(line)
         try:
             return self._read(line, offset)
         except msgspec.ValidationError as error:
@@ -236,6 +234,21 @@ class LineReader:
                 f"timing.start is {start}, which is not within the last 365 days "
                 f"(now: {self._window.now:.0f} s, 300 s ahead are allowed)",
             )
+
+
+def _check_utf8(line: bytes) -> None:
+    """Check all of a line: strings that the decoder skips are not checked by it."""
+    place, whole = 0, memoryview(line)
+    while place < len(line):
+        piece = whole[place : place + UTF8_BYTES]
+        try:
+            _, taken = codecs.utf_8_decode(piece, "strict", place + len(piece) == len(line))
+        except UnicodeDecodeError as error:
+            at = place + error.start
+            raise _UnfitError(
+                ErrorCode.MALFORMED_ENCODING, f"it is not UTF-8 at byte {at}"
+            ) from error
+        place += taken
 
 
 def _check_id(value: object, name: str, too_long: ErrorCode) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from prime_async.server.traces.windows import in_windows
 from prime_async.traces.codes import SearchField
 
 __all__ = ["FIELDS", "Text", "pieces_of", "texts_of"]
@@ -35,6 +36,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _Node(msgspec.Struct, gc=False):
+    parent: Any = None
     message: _Message | None = None
 
 
@@ -47,6 +49,7 @@ class _OddNodes(msgspec.Struct):
 
 
 _nodes = msgspec.json.Decoder(_Nodes)
+_list = msgspec.json.Decoder(list[_Node])
 _odd_nodes = msgspec.json.Decoder(_OddNodes)
 _node = msgspec.json.Decoder(_Node)
 _string = msgspec.json.Decoder(str)
@@ -76,7 +79,12 @@ def texts_of(trace: bytes, fields: Iterable[SearchField] = FIELDS) -> Iterator[T
 
 
 def _messages(trace: bytes) -> list[_Message | None]:
+    windows = in_windows(trace, "nodes", _list.decode)
     try:
+        if windows is not None:
+            last = _nodes.decode(windows.rest).nodes or []
+            if last and last[0].parent == windows.mark:
+                return [node.message for node in (*windows.elements, *last[1:])]
         nodes = _nodes.decode(trace).nodes or []
     except msgspec.ValidationError:
         return _odd_messages(trace)
