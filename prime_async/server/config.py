@@ -81,7 +81,7 @@ class Limits:
     trace_upload_bytes: int = 256 * _MIB
     trace_line_bytes: int = 64 * _MIB
     trace_upload_rows: int = 1_000_000
-    trace_uploads: int = 8
+    trace_uploads: int = 16
     trace_upload_seconds: float = 3600.0
     trace_search_bytes: int = 64 * _MIB
     sample_object_bytes: int = 512 * _MIB

@@ -59,9 +59,13 @@ class Blobs:
 
         Raises:
             FileNotFoundError: there is no such file (any more).
+            OSError: it cannot be read, or is shorter than that.
         """
         with self.path(digest).open("rb", buffering=0) as file:
-            return os.pread(file.fileno(), length, offset)
+            part = os.pread(file.fileno(), length, offset)
+        if len(part) != length:
+            raise OSError(f"the file {digest} ends before {offset + length}")
+        return part
 
     def open_part(self, digest: str, offset: int) -> BinaryIO:
         """A file, open for reading at a place.

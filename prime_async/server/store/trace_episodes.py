@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, func, select
+from sqlalchemy import Connection, RowMapping, Select, bindparam, func, select
 
 from prime_async.server.store.schema import trace_episodes as episodes
 from prime_async.server.store.schema import trace_uploads as uploads
@@ -22,6 +22,13 @@ def _rows() -> Select[Any]:
     return select(episodes, uploads.c.digest, uploads.c.schema_version).join(
         uploads, uploads.c.number == episodes.c.upload
     )
+
+
+_FIND = _rows().where(
+    episodes.c.owner == bindparam("owner"),
+    episodes.c.episode_id == bindparam("episode_id"),
+    episodes.c.current,
+)
 
 
 def where(owner: str, wanted: EpisodeFilter, context: Mapping[str, str]) -> Conditions:
@@ -71,10 +78,8 @@ def _has_trace(conditions: Conditions) -> Any:
 
 def find(connection: Connection, owner: str, episode_id: str) -> RowMapping | None:
     """The newest copy of an episode."""
-    query = _rows().where(
-        episodes.c.owner == owner, episodes.c.episode_id == episode_id, episodes.c.current
-    )
-    return connection.execute(query).mappings().first()
+    names = {"owner": owner, "episode_id": episode_id}
+    return connection.execute(_FIND, names).mappings().first()
 
 
 def page(

@@ -27,15 +27,18 @@ from prime_async.server.store.trace_texts import (
     set_indexed,
     unindexed,
 )
-from prime_async.server.traces.texts import pieces_of, texts_of
+from prime_async.server.traces.texts import PIECE_CHARACTERS, pieces_of, texts_of
 
 __all__ = ["Indexer"]
 
-TRACES_AT_ONCE = 16
+TRACES_AT_ONCE = 64
 """Traces that are looked up together."""
 
 RETRY_SECONDS = 30.0
 """Pause after the store refused a write."""
+
+_Indexed = tuple[int, list[str]]
+"""A trace's number and the pieces of its texts."""
 
 
 class Indexer:
@@ -84,16 +87,24 @@ class Indexer:
         while waiting := await self._database.scan(
             lambda reader: unindexed(reader, TRACES_AT_ONCE)
         ):
+            short: list[_Indexed] = []
             for trace in waiting:
-                await self._index(trace)
+                pieces = await anyio.to_thread.run_sync(self._pieces, trace)
+                if len(pieces) > 1:
+                    await self._index_long(trace.number, pieces)
+                    continue
+                short.append((trace.number, pieces))
+                if sum(map(_size, short)) >= PIECE_CHARACTERS:
+                    await self._step(partial(_index, traces=short))
+                    short = []
+            await self._step(partial(_index, traces=short))
 
-    async def _index(self, trace: Unindexed) -> None:
-        pieces = await anyio.to_thread.run_sync(self._pieces, trace)
+    async def _index_long(self, trace: int, pieces: list[str]) -> None:
         # Whoever was cut short before may have left some of them.
-        await self._step(partial(forget_texts, trace=trace.number))
+        await self._step(partial(forget_texts, trace=trace))
         for piece in pieces:
-            await self._step(partial(add_piece, trace=trace.number, piece=piece))
-        await self._step(partial(set_indexed, trace=trace.number))
+            await self._step(partial(add_piece, trace=trace, piece=piece))
+        await self._step(partial(set_indexed, trace=trace))
 
     def _pieces(self, trace: Unindexed) -> list[str]:
         try:
@@ -101,8 +112,23 @@ class Indexer:
         except FileNotFoundError:
             # It is being deleted.
             return []
+        except OSError as error:
+            log_event(logging.ERROR, "trace_unreadable", trace=trace.number, error=error)
+            return []
         return list(pieces_of(texts_of(line)))
 
     async def _step(self, write: Callable[[Connection], None]) -> None:
         await self._idle.wait()
         await self._database.write(write)
+
+
+def _size(indexed: _Indexed) -> int:
+    return sum(map(len, indexed[1]))
+
+
+def _index(connection: Connection, traces: list[_Indexed]) -> None:
+    for trace, pieces in traces:
+        forget_texts(connection, trace)
+        for piece in pieces:
+            add_piece(connection, trace, piece)
+        set_indexed(connection, trace)

@@ -15,7 +15,7 @@ import msgspec
 from prime_async.server.traces.windows import in_windows
 from prime_async.traces.codes import SearchField
 
-__all__ = ["FIELDS", "Text", "pieces_of", "texts_of"]
+__all__ = ["FIELDS", "LONGEST_QUERY", "PIECE_CHARACTERS", "Text", "pieces_of", "texts_of"]
 
 FIELDS: tuple[SearchField, ...] = ("content", "reasoning_content", "tool_calls")
 
