@@ -15,6 +15,7 @@ from prime_async.server.clock import Clock, SystemClock
 from prime_async.server.config import ServerConfig
 from prime_async.server.identifiers import new_id
 from prime_async.server.metrics import Metrics
+from prime_async.server.otlp.turns import Turns
 from prime_async.server.runs.parts import Runs
 from prime_async.server.sandboxes.host import MakeRuntime
 from prime_async.server.sandboxes.parts import Sandboxes
@@ -70,7 +71,7 @@ class Platform:
     runs: Runs
     clock: Clock = field(default_factory=SystemClock)
     directories: Directories = field(default_factory=Directories)
-    span_turn: anyio.Lock = field(default_factory=anyio.Lock)
+    span_turns: Turns = field(default_factory=Turns)
     threads: anyio.CapacityLimiter = field(
         default_factory=lambda: anyio.CapacityLimiter(WORK_THREADS)
     )

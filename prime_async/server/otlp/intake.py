@@ -8,6 +8,7 @@ replaced, which only touches traces that came this way.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
 
 import msgspec
@@ -37,18 +38,21 @@ async def take(call: Call, owner: str, decoded: Decoded) -> Sequence[str]:
     platform = call.platform
     limit = platform.config.limits.otlp_spans
     rows = await platform.in_thread(_rows, decoded.spans)
-    touched = sorted({row.trace_id for row in rows})
-    # One after another, or a trace could be left as it was before the last of its spans.
-    async with platform.span_turn:
-        over = await platform.database.write(
-            lambda connection: store.put(connection, owner, rows, limit), rows=len(rows)
-        )
-        lines = await platform.database.scan(lambda connection: _lines(connection, owner, touched))
-        for kind, some in lines.items():
-            addition = Addition(owner, some, _CONTEXTS[kind], tuple(_CONTEXTS.values()))
-            await add_traces(call, addition)
+    over = await platform.database.write(
+        lambda connection: store.put(connection, owner, rows, limit), rows=len(rows)
+    )
+    touched = {row.trace_id for row in rows}
+    await platform.span_turns.take(owner, touched, partial(_make, call, owner))
     full = [f"span {one}: its trace has {limit} spans already" for one in over]
     return [*decoded.refused, *full]
+
+
+async def _make(call: Call, owner: str, trace_ids: Sequence[str]) -> None:
+    lines = await call.platform.database.scan(
+        lambda connection: _lines(connection, owner, trace_ids)
+    )
+    for kind, some in lines.items():
+        await add_traces(call, Addition(owner, some, _CONTEXTS[kind], tuple(_CONTEXTS.values())))
 
 
 def _rows(spans: Sequence[Span]) -> list[store.SpanRow]:
