@@ -318,7 +318,7 @@ class Transport:
             self._raise_fault(call, classify(error), error)
         finally:
             raw.release()
-        return Response(raw.status, raw.headers, body, call.method, call.url)
+        return Response(raw.status, raw.headers, body, call.method, call.url, self._key)
 
     async def _open(self, call: _Call) -> aiohttp.ClientResponse:
         """Send the request once and return the answer when its head says 2xx."""

@@ -28,6 +28,7 @@ class Response:
         status: HTTP status, always 2xx.
         headers: names in any case.
         body: the bytes, inflated.
+        key: what is cut out where the body is quoted in an error.
     """
 
     status: int
@@ -35,6 +36,7 @@ class Response:
     body: bytes = field(repr=False)
     method: str
     url: str
+    key: str | None = field(default=None, repr=False)
 
     def json(self) -> dict[str, Any]:
         """Decode the JSON object; an empty body (204) is an empty object.
@@ -57,7 +59,7 @@ class Response:
         return ProtocolError(
             f"the answer to {self.method} {self.url} {what}",
             status=self.status,
-            detail=_excerpt(self.body),
+            detail=_excerpt(_without_key(self.body, self.key)),
             request_id=self.headers.get("X-Request-Id"),
             method=self.method,
             url=self.url,
@@ -83,9 +85,9 @@ def error_from_response(
     "unknown key sk-…", is not quoted in that.
     """
     request_id = headers.get("X-Request-Id")
-    if key is not None and len(key) >= _SHORTEST_KEY:
-        body = body.replace(key.encode(), b"***")
-        request_id = request_id and request_id.replace(key, "***")
+    body = _without_key(body, key)
+    if request_id is not None:
+        request_id = _without_key(request_id.encode(), key).decode()
     detail, code, message, details = _read_fault(body)
     kind = error_class_for_status(status)
     retry_after = parse_retry_after(headers.get("Retry-After"))
@@ -104,6 +106,12 @@ def error_from_response(
         retryable=status in RETRYABLE_STATUSES or locked,
         hint=_hint(kind),
     )
+
+
+def _without_key(text: bytes, key: str | None) -> bytes:
+    if key is None or len(key) < _SHORTEST_KEY:
+        return text
+    return text.replace(key.encode(), b"***")
 
 
 def _read_fault(body: bytes) -> tuple[Any, str | None, str, Any]:
