@@ -304,11 +304,12 @@ class RunCore:
     def end_at_exit(self, seconds: float) -> None:
         """The process ends before the run did: deliver or keep what there is, and say so."""
         seconds = min(seconds, self.options.exit_timeout)
+        reason = "the process ended without finishing the run"
         uploader().exiting = True
         reserve = min(3.0, seconds / 3) if self.owner else 0.0
         future = self.begin_finish(
             RunStatus.CRASHED,
-            "the process ended without finishing the run",
+            reason,
             {},
             seconds - reserve,
             report_seconds=reserve,
@@ -316,8 +317,10 @@ class RunCore:
         try:
             receipt = future.result(seconds + 1.0)
         except concurrent.futures.TimeoutError:
-            _LOG.error("run %s: could not be ended within %g s", self.opened.handle.id, seconds)
-            return
+            # The uploader hangs, perhaps in a disk that does: save what is in memory from here.
+            self.note_error(f"the uploader did not end within {seconds:g} s")
+            self.serving.keep_rest()
+            receipt = Finisher(self, RunStatus.CRASHED, reason, 0).receipt(reported=False)
         self._say_at_exit(receipt)
 
     def _say_at_exit(self, receipt: FinishReceipt) -> None:

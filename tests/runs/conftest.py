@@ -26,8 +26,8 @@ def double(stub: Stub) -> PlatformDouble:
 
 
 @pytest.fixture
-async def open_run(stub: Stub, tmp_path: Path) -> AsyncIterator[OpenRun]:
+async def open_run(double: PlatformDouble, tmp_path: Path) -> AsyncIterator[OpenRun]:
     """Opens runs on it; they are finished with the test."""
-    opener = OpenRun(stub.url, tmp_path / "spool")
+    opener = OpenRun(double.stub.url, tmp_path / "spool")
     yield opener
     await opener.aclose()
