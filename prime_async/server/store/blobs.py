@@ -36,8 +36,9 @@ class Blobs:
             known: tells which of some digests are still needed.
         """
         removed = 0
-        for folder in (self._kept, self._incoming):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Folder by folder: parents that mkdir makes by itself are open to others.
+        for folder in (self._kept.parent, self._kept, self._incoming):
+            folder.mkdir(mode=0o700, exist_ok=True)
         for draft in self._incoming.iterdir():
             draft.unlink()
             removed += 1
@@ -93,6 +94,7 @@ class Blobs:
         """Give a file that is on the disk its name; it replaces one with the same content."""
         path = self.path(digest)
         path.parent.mkdir(mode=0o700, exist_ok=True)
+        draft.chmod(0o600)
         draft.replace(path)
         _sync_folder(path.parent)
 
