@@ -8,7 +8,7 @@ upload is on its way.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -27,12 +27,15 @@ from prime_async.server.store.trace_texts import (
     set_indexed,
     unindexed,
 )
-from prime_async.server.traces.texts import PIECE_CHARACTERS, pieces_of, texts_of
+from prime_async.server.traces.texts import pieces_of, texts_of
 
 __all__ = ["Indexer"]
 
 TRACES_AT_ONCE = 64
 """Traces that are looked up together."""
+
+PART_BYTES = 128 * 1024
+"""Bytes of traces that are read and, if they are short, written together."""
 
 RETRY_SECONDS = 30.0
 """Pause after the store refused a write."""
@@ -87,17 +90,18 @@ class Indexer:
         while waiting := await self._database.scan(
             lambda reader: unindexed(reader, TRACES_AT_ONCE)
         ):
-            short: list[_Indexed] = []
-            for trace in waiting:
-                pieces = await anyio.to_thread.run_sync(self._pieces, trace)
-                if len(pieces) > 1:
-                    await self._index_long(trace.number, pieces)
-                    continue
+            for part in _parts(waiting):
+                await self._index_part(part)
+
+    async def _index_part(self, part: list[Unindexed]) -> None:
+        found = await anyio.to_thread.run_sync(lambda: [self._pieces(trace) for trace in part])
+        short: list[_Indexed] = []
+        for trace, pieces in zip(part, found, strict=True):
+            if len(pieces) > 1:
+                await self._index_long(trace.number, pieces)
+            else:
                 short.append((trace.number, pieces))
-                if sum(map(_size, short)) >= PIECE_CHARACTERS:
-                    await self._step(partial(_index, traces=short))
-                    short = []
-            await self._step(partial(_index, traces=short))
+        await self._step(partial(_index, traces=short))
 
     async def _index_long(self, trace: int, pieces: list[str]) -> None:
         # Whoever was cut short before may have left some of them.
@@ -122,8 +126,18 @@ class Indexer:
         await self._database.write(write)
 
 
-def _size(indexed: _Indexed) -> int:
-    return sum(map(len, indexed[1]))
+def _parts(traces: Iterable[Unindexed]) -> Iterator[list[Unindexed]]:
+    """Traces in parts of about ``PART_BYTES``."""
+    part: list[Unindexed] = []
+    size = 0
+    for trace in traces:
+        part.append(trace)
+        size += trace.length
+        if size >= PART_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def _index(connection: Connection, traces: list[_Indexed]) -> None:

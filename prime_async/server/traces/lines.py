@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from prime_async.server.config import Limits
+from prime_async.server.failures import RequestError
 from prime_async.server.traces.documents import (
     EpisodeDocument,
     TraceDocument,
@@ -96,6 +97,9 @@ class LineReader:
             RequestError: 400, the upload as a whole is over a limit.
         """
         first, *others = piece.split(b"\n")
+        # Blank lines are no rows, but they take time.
+        if self._line + len(others) > 2 * self._limits.trace_upload_rows:
+            raise self._too_many()
         self._keep(first)
         for text in others:
             yield from self._end_line(1)
@@ -130,11 +134,15 @@ class LineReader:
             return
         self._rows += len(rows)
         if self._rows > self._limits.trace_upload_rows:
-            raise refused(
-                ErrorCode.TOO_MANY_TRACES_IN_UPLOAD,
-                f"an upload may hold {self._limits.trace_upload_rows} traces and episodes",
-            )
+            raise self._too_many()
         yield from rows
+
+    def _too_many(self) -> RequestError:
+        return refused(
+            ErrorCode.TOO_MANY_TRACES_IN_UPLOAD,
+            f"an upload may hold {self._limits.trace_upload_rows} traces and episodes, and twice "
+            "as many lines with blank ones",
+        )
 
     def _note(self, unfit: _UnfitError) -> None:
         if len(self.bad) < NAMED_LINES:
