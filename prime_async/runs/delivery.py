@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -78,6 +79,8 @@ class LaneDelivery:
         self._in_flight: dict[int, Batch] = {}
         self._hurrying = 0
         self._ending = False
+        self._unreadable = False
+        self._kept: Iterator[SpoolBatch] | None = None
         queue.ripe_at(sink.lane, sink.max_bytes, sink.max_items)
 
     def wake(self) -> None:
@@ -107,6 +110,7 @@ class LaneDelivery:
     def end(self) -> None:
         """Deliver what is there, with one more chance for what is kept, and stop."""
         self._ending = True
+        self._unreadable = False
         self.circuit.give_another_chance()
         self.wake()
 
@@ -127,6 +131,7 @@ class LaneDelivery:
         self._counters.move(self.sink.name, "queued", "spooled", kept)
         self._counters.move(self.sink.name, "queued", "lost", len(lost))
         self._queue.release(batch.items)
+        self._unreadable = False
 
     @property
     def _oldest(self) -> int:
@@ -142,7 +147,7 @@ class LaneDelivery:
 
     @property
     def _may_replay(self) -> bool:
-        return self.spool.pending > 0 and self.circuit.may_replay()
+        return self.spool.pending > 0 and self.circuit.may_replay() and not self._unreadable
 
     async def _step(self, group: TaskGroup) -> bool:
         """Begin one piece of work; False when there is none to begin now."""
@@ -158,7 +163,7 @@ class LaneDelivery:
             return True
         if self._blocked or not (self._ripe(waiting, size) or await self._linger()):
             return False
-        await self._begin(group, Batch(self._take()))
+        await self._begin(group, lambda: Batch(self._take()))
         return True
 
     @property
@@ -193,24 +198,27 @@ class LaneDelivery:
         with anyio.move_on_after(until):
             await self._work.wait()
 
-    async def _begin(self, group: TaskGroup, batch: Batch) -> None:
-        if not batch.items:
-            return
-        # Counted as on its way from here on: nothing may be in neither place.
-        self._in_flight[id(batch)] = batch
-        await self._slots.acquire_on_behalf_of(batch)
-        if not self.circuit.may_send():
-            self._slots.release_on_behalf_of(batch)
-            await self._keep(batch, batch.items)
-            self._done(batch)
-            return
-        group.start_soon(self._deliver, batch, self.circuit.begin())
+    async def _begin(self, group: TaskGroup, make: Callable[[], Batch]) -> Batch | None:
+        """Begin a batch as soon as it may be on its way; None when that has changed meanwhile.
 
-    async def _deliver(self, batch: Batch, ticket: int) -> None:
+        What it holds is decided last: while a lane waits for its turn, its batches grow, and what
+        waits can still give way to newer records.
+        """
+        turn = object()
+        await self._slots.acquire_on_behalf_of(turn)
+        batch = make() if self.circuit.may_send() else None
+        if batch is None or not batch.items:
+            self._slots.release_on_behalf_of(turn)
+            return None
+        self._in_flight[id(batch)] = batch
+        group.start_soon(self._deliver, batch, self.circuit.begin(), turn)
+        return batch
+
+    async def _deliver(self, batch: Batch, ticket: int, turn: object) -> None:
         try:
             await self._send_or_cut(batch, ticket)
         finally:
-            self._slots.release_on_behalf_of(batch)
+            self._slots.release_on_behalf_of(turn)
         self._done(batch)
 
     def _done(self, batch: Batch) -> None:
@@ -312,21 +320,42 @@ class LaneDelivery:
 
     async def _replay(self, group: TaskGroup) -> None:
         """Deliver what is on disk, until it is done, fails, or there are new records to send."""
-        source = self.spool.batches(self.sink.max_bytes, self.sink.max_items)
         while self._may_replay:
-            found: SpoolBatch | None = await in_thread(next, source, None)
-            if found is None:
-                break
-            items = [Item(record.index, record.payload) for record in found.records]
-            batch = Batch(items, found.cut.digest if found.cut else None, from_disk=True)
-            await self._begin(group, batch)
-            await self._landed(batch)
+            batch = await in_thread(self._next_kept)
+            if batch is None:
+                # All that can be read was sent. What is pending still is damaged, and left to the
+                # sync, which says so.
+                self._unreadable = self.spool.pending > 0
+                return
+            begun = await self._begin(group, partial(_same, batch))
+            if begun is not None:
+                await self._landed(batch)
+            if batch.left:
+                self._kept = None  # it failed: the next pass begins with it
+                return
             if not self.sink.in_order and self._queue.waiting(self.sink.lane)[0]:
-                break
+                return
+
+    def _next_kept(self) -> Batch | None:
+        """Read the next batch from disk: one pass over it, however often that is interrupted."""
+        passes = 1 if self._kept is None else 2
+        for _ in range(passes):
+            if self._kept is None:
+                self._kept = self.spool.batches(self.sink.max_bytes, self.sink.max_items)
+            found = next(self._kept, None)
+            if found is not None:
+                items = [Item(record.index, record.payload) for record in found.records]
+                return Batch(items, found.cut.digest if found.cut else None, from_disk=True)
+            self._kept = None
+        return None
 
     async def _landed(self, batch: Batch) -> None:
         while id(batch) in self._in_flight:
             await self._settled.wait()
+
+
+def _same(batch: Batch) -> Batch:
+    return batch
 
 
 def _unsettled(batch: Batch) -> Batch:

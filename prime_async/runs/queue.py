@@ -157,8 +157,9 @@ class RecordQueue:
 
     def release(self, items: list[Item]) -> None:
         """Give back the room of items that were taken."""
+        given_back = sum(item.cost for item in items)
         with self._lock:
-            self._bytes -= sum(item.cost for item in items)
+            self._bytes -= given_back
             waiting, self._waiting = self._waiting, []
         for wake in waiting:
             wake()

@@ -21,7 +21,7 @@ from prime_async.transport import BytesBody, path_segment
 __all__ = ["EvalSampleSink", "TrainSampleSink", "samples_name"]
 
 _BYTES = 2**20
-_ROWS = 10_000
+_ROWS = 2000
 _STEP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 

@@ -95,11 +95,12 @@ class LaneSpool:
             digest: the key of the batch, where it has one.
             perhaps_sent: it may have arrived, and must be sent again as the same batch.
         """
-        with self._lock:
-            failed = [item for item in items if not self._write(item, True)]
-            if perhaps_sent and not failed:
+        # Locked one by one: a log call that writes, too, must not wait for a whole batch.
+        failed = [item for item in items if not self.write(item, only_here=True)]
+        if perhaps_sent and not failed:
+            with self._lock:
                 self._note_cut(items, digest)
-            return failed
+        return failed
 
     def sending(self, items: list[Item], digest: str | None) -> None:
         """Note the borders of a batch before it is sent, if its records are on disk as well."""

@@ -21,7 +21,7 @@ __all__ = ["TRACES", "TraceSink"]
 TRACES = "traces"
 """Name of the sink."""
 
-_MAX_LINES = 10_000
+_MAX_LINES = 2000
 _LOG = logging.getLogger("prime_async.runs")
 
 

@@ -304,3 +304,20 @@ async def test_another_refusal_of_the_account_retires_and_keeps(
     assert run.stats().sinks["traces"] == "retired"
     assert double.samples == []
     assert (await run.finish()).counts.spooled == 1
+
+
+async def test_damage_on_disk_holds_nothing_up(open_run: OpenRun, double: PlatformDouble) -> None:
+    """What cannot be read any more stays where it is, and the finish ends all the same."""
+    double.faults = [BUSY]
+    run = await open_run()
+    run.log_trace(trace("broken"))
+    assert not await run.flush()
+    (segment,) = open_run.spool.glob("run.traces/*/*.seg")
+    data = segment.read_bytes().replace(b'"id":"broken"', b'"id":"BROKEN"')
+    segment.write_bytes(data)
+    run.log_trace(trace("whole"))
+    receipt = await run.finish()
+    assert double.ids == ["whole"]
+    assert (receipt.counts.delivered, receipt.counts.spooled) == (1, 1)
+    (synced,) = await open_run.sync()
+    assert "cannot be read" in str(synced.problem)

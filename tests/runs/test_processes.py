@@ -117,6 +117,7 @@ assert receipt.reported
     assert traces_of(platform, run_id) == expected(run_id, parts)
 
 
+@pytest.mark.slow
 def test_workers_of_multiprocessing_deliver_when_they_end(
     platform: ThreadedPlatform, spool: Path
 ) -> None:
