@@ -34,10 +34,12 @@ async def test_memory_does_not_grow_with_an_upload(tmp_path: Path) -> None:
             )
             body = form(zstd.compress(data, 1), encoding="zstd")
             assert (await send(wire, data, body=body)).status == 201
+            assert peak_bytes(platform.pid) - before < 48 * MIB
             for filler, code in ((b" ", "upload_too_large"), (b"\n", "too_many_traces_in_upload")):
                 bomb = form(zstd.compress(filler * MIB * 400, 1), encoding="zstd")
                 assert (await send(wire, b"", body=bomb)).code == code
-            assert peak_bytes(platform.pid) - before < 48 * MIB
+            # A line may have 64 MiB, and is in memory as a whole.
+            assert peak_bytes(platform.pid) - before < (64 + 48) * MIB
             assert len(await ids(wire, limit=100)) == 100
 
 
