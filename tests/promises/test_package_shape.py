@@ -40,6 +40,7 @@ IMPORTERS = {
         "prime_async.sandboxes",
         "prime_async.sandboxes.jobs",
         "prime_async.server",
+        "prime_async.server.otlp",
         "prime_async.server.routes",
         "prime_async.server.runs",
         "prime_async.server.runtimes",
