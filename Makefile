@@ -30,7 +30,7 @@ demo: $(VENV)/base ## an evaluation and a training run on the embedded platform,
 test: $(VENV)/dev ## all tests but those of test-scale
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-scale: $(VENV)/dev ## minutes of load, and the built package in a clean environment
+test-scale: $(VENV)/bench ## minutes of load, and the built package in a clean environment
 	$(BIN)/python -m pytest -m "scale or slow"
 
 lint: $(VENV)/dev ## format, lint, types, layers, generated code

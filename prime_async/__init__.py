@@ -111,6 +111,9 @@ if TYPE_CHECKING:
         PrimeError as PrimeError,
     )
     from prime_async.errors import (
+        PrimeTracesError as PrimeTracesError,
+    )
+    from prime_async.errors import (
         ProtocolError as ProtocolError,
     )
     from prime_async.errors import (
@@ -302,6 +305,9 @@ if TYPE_CHECKING:
     from prime_async.models import (
         Record as Record,
     )
+    from prime_async.runs.run import (
+        AsyncRun as AsyncRun,
+    )
     from prime_async.sandboxes.access import (
         AsyncSandboxAccess as AsyncSandboxAccess,
     )
@@ -470,6 +476,54 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.volumes import (
         AsyncVolumes as AsyncVolumes,
     )
+    from prime_async.traces.api import (
+        AsyncTracesAPIClient as AsyncTracesAPIClient,
+    )
+    from prime_async.traces.bulk import (
+        AsyncTracesBulkReader as AsyncTracesBulkReader,
+    )
+    from prime_async.traces.client import (
+        AsyncTracesClient as AsyncTracesClient,
+    )
+    from prime_async.traces.codes import (
+        LineFormat as LineFormat,
+    )
+    from prime_async.traces.connection import (
+        AsyncTracesConnection as AsyncTracesConnection,
+    )
+    from prime_async.traces.errors import (
+        TraceTooLargeError as TraceTooLargeError,
+    )
+    from prime_async.traces.grouping import (
+        AsyncTraceRunsReader as AsyncTraceRunsReader,
+    )
+    from prime_async.traces.models import (
+        EpisodeDetail as EpisodeDetail,
+    )
+    from prime_async.traces.models import (
+        EpisodeSummary as EpisodeSummary,
+    )
+    from prime_async.traces.models import (
+        RunSummary as RunSummary,
+    )
+    from prime_async.traces.models import (
+        TraceSummary as TraceSummary,
+    )
+    from prime_async.traces.models import (
+        UploadReceipt as UploadReceipt,
+    )
+    from prime_async.traces.reading import (
+        AsyncTracesReader as AsyncTracesReader,
+    )
+    from prime_async.traces.receipts import (
+        PartialUpload as PartialUpload,
+    )
+    from prime_async.traces.receipts import (
+        UploadReceipts as UploadReceipts,
+    )
+    from prime_async.traces.receipts import (
+        partial_upload as partial_upload,
+    )
     from prime_async.transport import (
         RetryPolicy as RetryPolicy,
     )
@@ -483,6 +537,7 @@ __all__ = [
     "AsyncEvalsClient",
     "AsyncImageClient",
     "AsyncProcessStream",
+    "AsyncRun",
     "AsyncSandboxAccess",
     "AsyncSandboxCheckpoints",
     "AsyncSandboxClient",
@@ -492,6 +547,12 @@ __all__ = [
     "AsyncSandboxJobs",
     "AsyncSandboxNetworks",
     "AsyncSandboxProcess",
+    "AsyncTraceRunsReader",
+    "AsyncTracesAPIClient",
+    "AsyncTracesBulkReader",
+    "AsyncTracesClient",
+    "AsyncTracesConnection",
+    "AsyncTracesReader",
     "AsyncVolumes",
     "BackgroundJob",
     "BackgroundJobInfo",
@@ -522,6 +583,8 @@ __all__ = [
     "DownloadTimeoutError",
     "EgressPolicyStatus",
     "EnvironmentNotFoundError",
+    "EpisodeDetail",
+    "EpisodeSummary",
     "ErrorContext",
     "EvalsAPIError",
     "Evaluation",
@@ -557,6 +620,7 @@ __all__ = [
     "LanNetwork",
     "LanNetworkMember",
     "LanRule",
+    "LineFormat",
     "ListExposedPortsResponse",
     "LocalPlatformError",
     "MethodNotAllowedError",
@@ -567,11 +631,13 @@ __all__ = [
     "OversizedSamplesError",
     "PartialOutput",
     "PartialPushError",
+    "PartialUpload",
     "PayloadTooLargeError",
     "PaymentRequiredError",
     "PersonalImageOwner",
     "PlatformImageOwner",
     "PrimeError",
+    "PrimeTracesError",
     "ProtocolError",
     "PushReceipt",
     "PushedRun",
@@ -583,6 +649,7 @@ __all__ = [
     "ResultRun",
     "ResumeToken",
     "RetryPolicy",
+    "RunSummary",
     "SSHSession",
     "SamplePage",
     "Sandbox",
@@ -609,12 +676,16 @@ __all__ = [
     "SyncResult",
     "TERMINAL_STATUSES",
     "TeamImageOwner",
+    "TraceSummary",
+    "TraceTooLargeError",
     "TransferProgress",
     "TransportError",
     "TreeTransfer",
     "UnauthorizedError",
     "UpdateImagesRequest",
     "UpdateImagesResponse",
+    "UploadReceipt",
+    "UploadReceipts",
     "UploadTimeoutError",
     "UsageError",
     "ValidationError",
@@ -630,6 +701,7 @@ __all__ = [
     "load_run",
     "load_settings",
     "partial_output",
+    "partial_upload",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -643,6 +715,7 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncEvalsClient": "prime_async.evals.client",
         "AsyncImageClient": "prime_async.images.client",
         "AsyncProcessStream": "prime_async.sandboxes.processes",
+        "AsyncRun": "prime_async.runs.run",
         "AsyncSandboxAccess": "prime_async.sandboxes.access",
         "AsyncSandboxCheckpoints": "prime_async.sandboxes.checkpoints",
         "AsyncSandboxClient": "prime_async.sandboxes.client",
@@ -652,6 +725,12 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncSandboxJobs": "prime_async.sandboxes.jobs.client",
         "AsyncSandboxNetworks": "prime_async.sandboxes.networks",
         "AsyncSandboxProcess": "prime_async.sandboxes.processes",
+        "AsyncTraceRunsReader": "prime_async.traces.grouping",
+        "AsyncTracesAPIClient": "prime_async.traces.api",
+        "AsyncTracesBulkReader": "prime_async.traces.bulk",
+        "AsyncTracesClient": "prime_async.traces.client",
+        "AsyncTracesConnection": "prime_async.traces.connection",
+        "AsyncTracesReader": "prime_async.traces.reading",
         "AsyncVolumes": "prime_async.sandboxes.volumes",
         "BackgroundJob": "prime_async.sandboxes.jobs.models",
         "BackgroundJobInfo": "prime_async.sandboxes.jobs.models",
@@ -682,6 +761,8 @@ __getattr__, __dir__ = lazy_exports(
         "DownloadTimeoutError": "prime_async.errors",
         "EgressPolicyStatus": "prime_async.sandboxes.models",
         "EnvironmentNotFoundError": "prime_async.errors",
+        "EpisodeDetail": "prime_async.traces.models",
+        "EpisodeSummary": "prime_async.traces.models",
         "ErrorContext": "prime_async.sandboxes.models",
         "EvalsAPIError": "prime_async.errors",
         "Evaluation": "prime_async.evals.models",
@@ -717,6 +798,7 @@ __getattr__, __dir__ = lazy_exports(
         "LanNetwork": "prime_async.sandboxes.network_models",
         "LanNetworkMember": "prime_async.sandboxes.network_models",
         "LanRule": "prime_async.sandboxes.network_models",
+        "LineFormat": "prime_async.traces.codes",
         "ListExposedPortsResponse": "prime_async.sandboxes.network_models",
         "LocalPlatformError": "prime_async.errors",
         "MethodNotAllowedError": "prime_async.errors",
@@ -727,11 +809,13 @@ __getattr__, __dir__ = lazy_exports(
         "OversizedSamplesError": "prime_async.errors",
         "PartialOutput": "prime_async.sandboxes.commands",
         "PartialPushError": "prime_async.errors",
+        "PartialUpload": "prime_async.traces.receipts",
         "PayloadTooLargeError": "prime_async.errors",
         "PaymentRequiredError": "prime_async.errors",
         "PersonalImageOwner": "prime_async.images.models",
         "PlatformImageOwner": "prime_async.images.models",
         "PrimeError": "prime_async.errors",
+        "PrimeTracesError": "prime_async.errors",
         "ProtocolError": "prime_async.errors",
         "PushReceipt": "prime_async.evals.receipts",
         "PushedRun": "prime_async.evals.runs",
@@ -743,6 +827,7 @@ __getattr__, __dir__ = lazy_exports(
         "ResultRun": "prime_async.evals.verifiers",
         "ResumeToken": "prime_async.evals.receipts",
         "RetryPolicy": "prime_async.transport",
+        "RunSummary": "prime_async.traces.models",
         "SSHSession": "prime_async.sandboxes.network_models",
         "SamplePage": "prime_async.evals.models",
         "Sandbox": "prime_async.sandboxes.models",
@@ -769,12 +854,16 @@ __getattr__, __dir__ = lazy_exports(
         "SyncResult": "prime_async.evals.sync",
         "TERMINAL_STATUSES": "prime_async.evals.models",
         "TeamImageOwner": "prime_async.images.models",
+        "TraceSummary": "prime_async.traces.models",
+        "TraceTooLargeError": "prime_async.traces.errors",
         "TransferProgress": "prime_async.sandboxes.pace",
         "TransportError": "prime_async.errors",
         "TreeTransfer": "prime_async.sandboxes.treerules",
         "UnauthorizedError": "prime_async.errors",
         "UpdateImagesRequest": "prime_async.images.requests",
         "UpdateImagesResponse": "prime_async.images.models",
+        "UploadReceipt": "prime_async.traces.models",
+        "UploadReceipts": "prime_async.traces.receipts",
         "UploadTimeoutError": "prime_async.errors",
         "UsageError": "prime_async.errors",
         "ValidationError": "prime_async.errors",
@@ -790,5 +879,6 @@ __getattr__, __dir__ = lazy_exports(
         "load_run": "prime_async.evals.verifiers",
         "load_settings": "prime_async.config",
         "partial_output": "prime_async.sandboxes.commands",
+        "partial_upload": "prime_async.traces.receipts",
     },
 )

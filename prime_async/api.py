@@ -214,19 +214,29 @@ class AsyncAPIClient:
 
         if self._settings.context == "local":
             await self._start_local()
-        if self._require_auth and not self._settings.api_key:
-            raise UnauthorizedError(
-                f"no API key is configured for {self.base_url}",
-                hint="set PRIME_API_KEY, or use the embedded platform with PRIME_CONTEXT=local",
-            )
+        if self._require_auth and not self.api_key:
+            raise self._no_key()
+        at_platform = self.base_url == self._settings.base_url
         return Transport(
-            base_url=self._settings.base_url,
-            api_key=self._settings.api_key,
-            unix_socket=self._settings.unix_socket,
+            base_url=self.base_url,
+            api_key=self.api_key,
+            unix_socket=self._settings.unix_socket if at_platform else None,
             user_agent=self._user_agent,
+            headers=self._headers(),
             timeout=DEFAULT_TIMEOUT if self._timeout is None else self._timeout,
             retry=self._retry,
         )
+
+    def _no_key(self) -> UnauthorizedError:
+        """Make the error for a request that has no key to go with."""
+        return UnauthorizedError(
+            f"no API key is configured for {self.base_url}",
+            hint="set PRIME_API_KEY, or use the embedded platform with PRIME_CONTEXT=local",
+        )
+
+    def _headers(self) -> dict[str, str]:
+        """Return what every request carries besides the key."""
+        return {}
 
     async def _start_local(self) -> None:
         from prime_async import local

@@ -18,6 +18,8 @@
     │   └── BackgroundJobTimeoutError     .job .killed: its handle, and whether it was ended
     ├── BackgroundJobsTimeoutError (RuntimeError, TimeoutError)   .statuses .pending: of many
     ├── UploadTimeoutError, DownloadTimeoutError (RuntimeError, TimeoutError)   .file_path
+    ├── PrimeTracesError                  .upload .receipts: whatever traces and runs raise; its
+    │                                     children (traces/errors.py) are in this tree as well
     └── APIError                          .status .code .detail .request_id .ambiguous …
         ├── TransportError                no answer arrived
         │   ├── APIConnectionError            refused, reset, TLS, name resolution
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from prime_async.evals.files import OversizedLine
     from prime_async.evals.receipts import PushReceipt
     from prime_async.sandboxes.jobs.models import BackgroundJob, BackgroundJobStatus
+    from prime_async.traces.receipts import PartialUpload, UploadReceipt
 
 __all__ = [
     "APIConnectionError",
@@ -86,6 +89,7 @@ __all__ = [
     "PayloadTooLargeError",
     "PaymentRequiredError",
     "PrimeError",
+    "PrimeTracesError",
     "ProtocolError",
     "RateLimitError",
     "SandboxBulkWaitError",
@@ -203,6 +207,7 @@ class APIError(PrimeError):
         status: HTTP status, or None when no answer arrived (``status_code`` is the same value).
         code: the platform's machine-readable error code, or None.
         detail: the ``detail`` of the answer as sent (text, list or object), at most 4 KiB of text.
+        details: what the answer says for programs beside its code, or None.
         request_id: the platform's id of the request, for support.
         method, url: the request; the URL carries no credentials.
         retry_after: seconds the platform asked to wait, or None.
@@ -217,6 +222,7 @@ class APIError(PrimeError):
         status: int | None = None,
         code: str | None = None,
         detail: Any = None,
+        details: Any = None,
         request_id: str | None = None,
         method: str | None = None,
         url: str | None = None,
@@ -229,6 +235,7 @@ class APIError(PrimeError):
         self.status = status
         self.code = code
         self.detail = detail
+        self.details = details
         self.request_id = request_id
         self.method = method
         self.url = url
@@ -388,6 +395,24 @@ class PartialPushError(EvalsAPIError):
     def __init__(self, message: str, *, receipt: PushReceipt, **kwargs: Any) -> None:
         super().__init__(message, **kwargs)
         self.receipt = receipt
+
+
+class PrimeTracesError(PrimeError):
+    """Base of everything that the traces client, a run, its flush and its finish raise.
+
+    Each child is also the error of this tree that says the same: ``except NotFoundError`` and
+    ``except PrimeTracesError`` both catch an unknown trace.
+
+    Attributes:
+        upload: what an upload had achieved when it failed, or None when the call was none.
+    """
+
+    upload: PartialUpload | None = None
+
+    @property
+    def receipts(self) -> tuple[UploadReceipt, ...]:
+        """The receipts of the batches that were committed before an upload failed, in order."""
+        return () if self.upload is None else self.upload.receipts
 
 
 class SandboxNotFoundError(NotFoundError):

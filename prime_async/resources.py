@@ -57,12 +57,15 @@ class AsyncResourceClient:
                 field="api_client",
                 hint="an AsyncAPIClient, or an API key as text",
             )
-        self._api, self._owned = AsyncAPIClient(**own), True
+        self._api, self._owned = self._own_connection(own), True
 
     @property
     def api_client(self) -> AsyncAPIClient:
         """The connection this client uses."""
         return self._api
+
+    def _own_connection(self, settings: dict[str, Any]) -> AsyncAPIClient:
+        return AsyncAPIClient(**settings)
 
     async def aclose(self) -> None:
         """Close the connection, unless it is shared."""

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["EXIT_SECONDS", "armed", "at_exit", "deferred"]
+__all__ = ["EXIT_SECONDS", "armed", "at_exit", "deferred", "delivered"]
 
 EXIT_SECONDS = 10.0
 """How long everything registered with ``at_exit`` may take together."""
@@ -45,6 +45,7 @@ class _Watch:
         self.deferring = 0
         self.waiting: int | None = None
         self.delivered = False
+        self.number: int | None = None
         self.pid = 0
 
     def arm(self, blocking: bool) -> None:
@@ -80,6 +81,7 @@ class _Watch:
 
     def deliver(self, number: int) -> None:
         self.delivered = True
+        self.number = number
         loop = _running_loop()
         if loop is None or self.holds[-1:] == [True]:
             raise _exit_for(number)
@@ -126,6 +128,11 @@ def deferred() -> Iterator[None]:
         if number is not None and not _WATCH.deferring:
             _WATCH.waiting = None
             _WATCH.deliver(number)
+
+
+def delivered() -> int | None:
+    """Return the signal that unwinds this process, as far as `armed` had it in hand, or None."""
+    return _WATCH.number if _WATCH.delivered and _WATCH.pid == os.getpid() else None
 
 
 def _in_main_thread() -> bool:

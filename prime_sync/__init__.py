@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         PayloadTooLargeError,
         PaymentRequiredError,
         PrimeError,
+        PrimeTracesError,
         ProtocolError,
         RateLimitError,
         SandboxBulkWaitError,
@@ -157,11 +158,22 @@ if TYPE_CHECKING:
     from prime_async.sandboxes.pace import TransferProgress
     from prime_async.sandboxes.requests import CreateSandboxRequest, StartCommand, VolumeMount
     from prime_async.sandboxes.treerules import SkippedEntry, TreeTransfer
+    from prime_async.traces.codes import LineFormat
+    from prime_async.traces.errors import TraceTooLargeError
+    from prime_async.traces.models import (
+        EpisodeDetail,
+        EpisodeSummary,
+        RunSummary,
+        TraceSummary,
+        UploadReceipt,
+    )
+    from prime_async.traces.receipts import PartialUpload, UploadReceipts, partial_upload
     from prime_async.transport import RetryPolicy
     from prime_sync._iterators import CloseableIterator
     from prime_sync.api import APIClient
     from prime_sync.evals import EvalsClient
     from prime_sync.images import ImageClient
+    from prime_sync.runs import Run
     from prime_sync.sandboxes import (
         CommandStream,
         ProcessStream,
@@ -175,6 +187,14 @@ if TYPE_CHECKING:
         SandboxNetworks,
         SandboxProcess,
         Volumes,
+    )
+    from prime_sync.traces import (
+        TraceRunsReader,
+        TracesAPIClient,
+        TracesBulkReader,
+        TracesClient,
+        TracesConnection,
+        TracesReader,
     )
 
 __all__ = [
@@ -213,6 +233,8 @@ __all__ = [
     "DownloadTimeoutError",
     "EgressPolicyStatus",
     "EnvironmentNotFoundError",
+    "EpisodeDetail",
+    "EpisodeSummary",
     "ErrorContext",
     "EvalsAPIError",
     "EvalsClient",
@@ -250,6 +272,7 @@ __all__ = [
     "LanNetwork",
     "LanNetworkMember",
     "LanRule",
+    "LineFormat",
     "ListExposedPortsResponse",
     "LocalPlatformError",
     "MethodNotAllowedError",
@@ -260,11 +283,13 @@ __all__ = [
     "OversizedSamplesError",
     "PartialOutput",
     "PartialPushError",
+    "PartialUpload",
     "PayloadTooLargeError",
     "PaymentRequiredError",
     "PersonalImageOwner",
     "PlatformImageOwner",
     "PrimeError",
+    "PrimeTracesError",
     "ProcessStream",
     "ProtocolError",
     "PushReceipt",
@@ -277,6 +302,8 @@ __all__ = [
     "ResultRun",
     "ResumeToken",
     "RetryPolicy",
+    "Run",
+    "RunSummary",
     "SSHSession",
     "SamplePage",
     "Sandbox",
@@ -312,12 +339,22 @@ __all__ = [
     "SyncResult",
     "TERMINAL_STATUSES",
     "TeamImageOwner",
+    "TraceRunsReader",
+    "TraceSummary",
+    "TraceTooLargeError",
+    "TracesAPIClient",
+    "TracesBulkReader",
+    "TracesClient",
+    "TracesConnection",
+    "TracesReader",
     "TransferProgress",
     "TransportError",
     "TreeTransfer",
     "UnauthorizedError",
     "UpdateImagesRequest",
     "UpdateImagesResponse",
+    "UploadReceipt",
+    "UploadReceipts",
     "UploadTimeoutError",
     "UsageError",
     "ValidationError",
@@ -334,6 +371,7 @@ __all__ = [
     "load_run",
     "load_settings",
     "partial_output",
+    "partial_upload",
 ]
 
 __getattr__, __dir__ = lazy_exports(
@@ -374,6 +412,8 @@ __getattr__, __dir__ = lazy_exports(
         "DownloadTimeoutError": "prime_async.errors",
         "EgressPolicyStatus": "prime_async.sandboxes.models",
         "EnvironmentNotFoundError": "prime_async.errors",
+        "EpisodeDetail": "prime_async.traces.models",
+        "EpisodeSummary": "prime_async.traces.models",
         "ErrorContext": "prime_async.sandboxes.models",
         "EvalsAPIError": "prime_async.errors",
         "EvalsClient": "prime_sync.evals",
@@ -411,6 +451,7 @@ __getattr__, __dir__ = lazy_exports(
         "LanNetwork": "prime_async.sandboxes.network_models",
         "LanNetworkMember": "prime_async.sandboxes.network_models",
         "LanRule": "prime_async.sandboxes.network_models",
+        "LineFormat": "prime_async.traces.codes",
         "ListExposedPortsResponse": "prime_async.sandboxes.network_models",
         "LocalPlatformError": "prime_async.errors",
         "MethodNotAllowedError": "prime_async.errors",
@@ -421,11 +462,13 @@ __getattr__, __dir__ = lazy_exports(
         "OversizedSamplesError": "prime_async.errors",
         "PartialOutput": "prime_async.sandboxes.commands",
         "PartialPushError": "prime_async.errors",
+        "PartialUpload": "prime_async.traces.receipts",
         "PayloadTooLargeError": "prime_async.errors",
         "PaymentRequiredError": "prime_async.errors",
         "PersonalImageOwner": "prime_async.images.models",
         "PlatformImageOwner": "prime_async.images.models",
         "PrimeError": "prime_async.errors",
+        "PrimeTracesError": "prime_async.errors",
         "ProcessStream": "prime_sync.sandboxes",
         "ProtocolError": "prime_async.errors",
         "PushReceipt": "prime_async.evals.receipts",
@@ -438,6 +481,8 @@ __getattr__, __dir__ = lazy_exports(
         "ResultRun": "prime_async.evals.verifiers",
         "ResumeToken": "prime_async.evals.receipts",
         "RetryPolicy": "prime_async.transport",
+        "Run": "prime_sync.runs",
+        "RunSummary": "prime_async.traces.models",
         "SSHSession": "prime_async.sandboxes.network_models",
         "SamplePage": "prime_async.evals.models",
         "Sandbox": "prime_async.sandboxes.models",
@@ -473,12 +518,22 @@ __getattr__, __dir__ = lazy_exports(
         "SyncResult": "prime_async.evals.sync",
         "TERMINAL_STATUSES": "prime_async.evals.models",
         "TeamImageOwner": "prime_async.images.models",
+        "TraceRunsReader": "prime_sync.traces",
+        "TraceSummary": "prime_async.traces.models",
+        "TraceTooLargeError": "prime_async.traces.errors",
+        "TracesAPIClient": "prime_sync.traces",
+        "TracesBulkReader": "prime_sync.traces",
+        "TracesClient": "prime_sync.traces",
+        "TracesConnection": "prime_sync.traces",
+        "TracesReader": "prime_sync.traces",
         "TransferProgress": "prime_async.sandboxes.pace",
         "TransportError": "prime_async.errors",
         "TreeTransfer": "prime_async.sandboxes.treerules",
         "UnauthorizedError": "prime_async.errors",
         "UpdateImagesRequest": "prime_async.images.requests",
         "UpdateImagesResponse": "prime_async.images.models",
+        "UploadReceipt": "prime_async.traces.models",
+        "UploadReceipts": "prime_async.traces.receipts",
         "UploadTimeoutError": "prime_async.errors",
         "UsageError": "prime_async.errors",
         "ValidationError": "prime_async.errors",
@@ -495,5 +550,6 @@ __getattr__, __dir__ = lazy_exports(
         "load_run": "prime_async.evals.verifiers",
         "load_settings": "prime_async.config",
         "partial_output": "prime_async.sandboxes.commands",
+        "partial_upload": "prime_async.traces.receipts",
     },
 )

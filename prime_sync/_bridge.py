@@ -21,11 +21,12 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, TypeVar, cast, overload
 
 from prime_async.errors import PrimeError, WrongLoopError
+from prime_async.loops import abandon_loop, new_loop
 from prime_sync._calls import Call
 from prime_sync._frames import trimmed, warn_of_running_loop
 from prime_sync._iterators import CloseableIterator
-from prime_sync._loops import ROOT, abandon_loop, new_loop
 from prime_sync._mailbox import Mailbox
+from prime_sync._roots import ROOT
 from prime_sync._scopes import Scope
 
 __all__ = ["BRIDGE", "Bridge", "CloseableIterator", "Mailbox"]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 from prime_sync._frames import unwrapped
-from prime_sync._loops import ROOT
 from prime_sync._mailbox import Mailbox
+from prime_sync._roots import ROOT
 
 __all__ = ["Call", "Later"]
 

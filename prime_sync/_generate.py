@@ -85,9 +85,36 @@ PLAN = Plan(
             ),
             "prime_async.sandboxes",
         ),
+        Unit(
+            "prime_sync.traces",
+            (
+                "prime_async.traces.api",
+                "prime_async.traces.connection",
+                "prime_async.traces.reading",
+                "prime_async.traces.grouping",
+                "prime_async.traces.bulk",
+                "prime_async.traces.client",
+            ),
+            "prime_async.traces",
+        ),
+        Unit(
+            "prime_sync.runs",
+            (
+                "prime_async.runs.run",
+                "prime_async.runs.opening",
+                "prime_async.runs.replay",
+            ),
+            "prime_async.runs",
+        ),
     ),
     async_only={
+        "AsyncRun.alog_episodes": "waiting for room is for loops that must not be stalled",
+        "AsyncRun.alog_metrics": "waiting for room is for loops that must not be stalled",
+        "AsyncRun.alog_traces": "waiting for room is for loops that must not be stalled",
+        "aiter_batches": "iter_batches is the same for plain code",
+        "compress_batch": "makes what only a sink's own loop sends",
         "AsyncAPIClient.connect": "hands out the transport, all of whose methods are asynchronous",
+        "AsyncTracesAPIClient.connect": "hands out the transport, as AsyncAPIClient.connect does",
     },
     extras={"CloseableIterator": "prime_sync._iterators"},
     phrases={
@@ -134,6 +161,7 @@ class _Run:
         self._homes = {
             _sync_name(name): target for target, pairs in self._wrapped.items() for _, name in pairs
         }
+        self._packages = {unit.target: unit.package for unit in plan.units}
         self._docs = Docs((plan.package, plan.target), classes, plan.phrases)
         homes = {sync: self._homes[sync] for sync in classes.values()}
         self._facade = Facade(self._sources, self._docs, classes, homes, plan.async_only)
@@ -190,9 +218,13 @@ class _Run:
             return set()
         names: set[tuple[str, str | None]] = set()
         for name, module in self._sources.load(unit.package).lazy_exports().items():
-            source = self._sources.load(module)
-            if not self._facade.skips(name) and self._home(source, name) is None:
+            if self._facade.skips(name):
+                continue
+            home = self._home(self._sources.load(module), name)
+            if home is None:
                 names.add((module, name))
+            elif self._packages[home] not in (None, unit.package):
+                names.add((home, _sync_name(name)))
         return names
 
     def _home(self, source: Source, name: str) -> str | None:

@@ -89,6 +89,6 @@ def _section(module: str) -> int:
 
 
 def _by_type(name: str) -> tuple[int, str]:
-    """Constants, then classes, then the rest, whatever the case of their letters."""
+    """Constants, then classes, then the rest; capitals count as small letters within each."""
     kind = 0 if name.isupper() else 1 if name[:1].isupper() else 2
     return kind, name.lower()

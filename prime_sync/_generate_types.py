@@ -161,7 +161,10 @@ class Types:
 
 def _unquoted(node: ast.expr) -> ast.expr:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        inner = ast.parse(node.value, mode="eval").body
+        try:
+            inner = ast.parse(node.value, mode="eval").body
+        except SyntaxError:  # no annotation in quotes: a value of a Literal, such as "raise"
+            return node
         for part in ast.walk(inner):
             ast.copy_location(part, node)
         return inner

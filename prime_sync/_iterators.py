@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 from prime_async.errors import PrimeError, WrongLoopError
 from prime_sync._calls import Later
 from prime_sync._frames import trimmed, unwrapped
-from prime_sync._loops import ROOT
+from prime_sync._roots import ROOT
 
 if TYPE_CHECKING:
     from prime_sync._bridge import Bridge

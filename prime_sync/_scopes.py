@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from prime_async import signals
 from prime_sync._frames import trimmed, unwrapped
-from prime_sync._loops import ROOT
+from prime_sync._roots import ROOT
 
 if TYPE_CHECKING:
     from prime_sync._bridge import Bridge

@@ -13,6 +13,8 @@ from prime_async.config import Settings
 from prime_sync._bridge import BRIDGE
 
 if TYPE_CHECKING:
+    from typing import ClassVar
+
     from prime_async.transport import Replay, RetryPolicy
 
 __all__ = [
@@ -44,6 +46,7 @@ class APIClient:
     """
 
     _async: AsyncAPIClient
+    _twin: ClassVar[type[AsyncAPIClient]] = AsyncAPIClient
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class APIClient:
         user_agent: str | None = None,
         retry: RetryPolicy | None = None,
     ) -> None:
-        self._async = AsyncAPIClient(
+        self._async = self._twin(
             api_key,
             base_url=base_url,
             team_id=team_id,

@@ -203,7 +203,7 @@ class _Builder:
             frontend_url=self._url(
                 "frontend_url", DEFAULT_FRONTEND_URL if hosted else account.base_url
             ),
-            traces_url=self._url("traces_url", account.base_url, strip_api=True),
+            traces_url=self._traces_url(),
             user_id=user,
             team_name=self._account_text("team_name", wanted=own_team),
             team_role=self._account_text("team_role", wanted=own_team),
@@ -262,6 +262,14 @@ class _Builder:
         value = self._stored.url(name, strip_api=strip_api) if self._account.url_stored else None
         self._origins[name] = self._stored.label if value else "default"
         return value or default
+
+    def _traces_url(self) -> str:
+        """Return where traces go: in the context ``local`` nowhere but to the embedded platform."""
+        account = self._account
+        if account.url_stored and self._stored.name == LOCAL:
+            self._origins["traces_url"] = self._origins["base_url"]
+            return account.base_url
+        return self._url("traces_url", account.base_url, strip_api=True)
 
     def _ssh_key_path(self) -> str:
         said = self._environ.get("PRIME_SSH_KEY_PATH", "").strip()

@@ -6,7 +6,7 @@ Unknown fields are ignored. ``metadata`` and ``metrics`` are free-form objects.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -26,6 +26,7 @@ __all__ = [
 
 Id = Annotated[str, Meta(min_length=1, max_length=200)]
 Name = Annotated[str, Meta(min_length=1, max_length=1000)]
+ErrorMessage = Annotated[str, Meta(max_length=4096)]
 
 
 class EnvironmentReference(Struct, kw_only=True):
@@ -58,7 +59,7 @@ class UpdateEvaluation(Struct, kw_only=True):
     """Body of ``PUT /evaluations/{id}``: what is left out stays, null empties a field.
 
     The official clients send ``tags: []`` whenever their user gave none, so an empty list leaves
-    the stored tags alone; null empties them.
+    the stored tags alone; null empties them. ``status`` closes an evaluation that did not complete.
     """
 
     name: Name | UnsetType = UNSET
@@ -70,6 +71,8 @@ class UpdateEvaluation(Struct, kw_only=True):
     tags: list[str] | UnsetType | None = UNSET
     metadata: dict[str, Any] | UnsetType | None = UNSET
     metrics: dict[str, Any] | UnsetType | None = UNSET
+    status: Literal["FAILED", "CANCELLED"] | UnsetType = UNSET
+    error_message: ErrorMessage | UnsetType | None = UNSET
 
 
 class PushSamples(Struct, kw_only=True):

@@ -27,4 +27,8 @@ class LocalAddress:
 
     def environment(self) -> dict[str, str]:
         """Return the variables that make any client, the official ones too, talk to it."""
-        return {"PRIME_API_BASE_URL": self.base_url, "PRIME_API_KEY": self.api_key}
+        return {
+            "PRIME_API_BASE_URL": self.base_url,
+            "PRIME_API_KEY": self.api_key,
+            "PRIME_TRACES_URL": self.base_url,
+        }

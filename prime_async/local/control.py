@@ -136,12 +136,11 @@ async def stop(
         place = (state.unix_socket, state.port, state.api_key)
         ask = end_all if all else living
         sandboxes = await ask(*place, timeout=timeout if all else _LOOK_SECONDS)
-        if all:
-            if sandboxes is None:
-                raise LocalPlatformError(
-                    "the local platform does not end what lives in it",
-                    hint=f"see {paths.log}; without --all it is stopped all the same",
-                )
+        if all and sandboxes is None:
+            raise LocalPlatformError(
+                "the local platform does not end what lives in it",
+                hint=f"see {paths.log}; without --all it is stopped all the same",
+            )
         killed = await end_process(state, timeout)
     found = sandboxes or ()
     return Stopped(True, state.pid, killed, len(found) if all else None, found)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import anyio
 
 from prime_async.errors import (
@@ -16,12 +14,12 @@ from prime_async.errors import (
     SandboxFileTooLargeError,
     TransportError,
 )
+from prime_async.localfiles import AtomicFile, windows_of
 from prime_async.sandboxes.gateway import Gateway, Link
-from prime_async.sandboxes.localfiles import WINDOW, AtomicFile
 from prime_async.sandboxes.pace import STILL_SECONDS, Pace
 from prime_async.transport import RetryPolicy, StreamedResponse
 
-__all__ = ["Download", "file_error", "windows_of"]
+__all__ = ["Download", "file_error"]
 
 _TRIES = 4
 _PARTIAL = 206
@@ -87,7 +85,7 @@ class Download:
             idle_timeout=STILL_SECONDS,
         ) as response:
             await self._begin(response)
-            async for window in windows_of(response):
+            async for window in windows_of(response.iter_bytes()):
                 await self._target.write(window)
                 self._done += len(window)
                 await self._pace.moved(self._done)
@@ -111,20 +109,6 @@ class Download:
 
     def _late(self, why: str | None) -> DownloadTimeoutError:
         return DownloadTimeoutError(self._sandbox_id, self._path, self._pace.seconds, hint=why)
-
-
-async def windows_of(response: StreamedResponse) -> AsyncIterator[bytes]:
-    """Gather the pieces of an answer into windows of about 1 MiB."""
-    held: list[bytes] = []
-    size = 0
-    async for piece in response.iter_bytes():
-        held.append(piece)
-        size += len(piece)
-        if size >= WINDOW:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)
 
 
 def file_error(error: APIError, path: str) -> APIError:

@@ -14,7 +14,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from prime_async.errors import ProtocolError
-from prime_async.sandboxes.localfiles import WINDOW, LocalFile
+from prime_async.localfiles import WINDOW, LocalFile
 from prime_async.sandboxes.treerules import TreeTransfer, link_problem, name_problem
 
 __all__ = ["pack", "unpack"]

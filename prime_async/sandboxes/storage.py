@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from prime_async.errors import APIError, UsageError
+from prime_async.localfiles import WINDOW, AtomicFile, LocalFile, sha256_of
 from prime_async.requests import check_range, read_record
 from prime_async.sandboxes.downloads import Download, file_error
 from prime_async.sandboxes.execution import AsyncSandboxCommands
 from prime_async.sandboxes.gateway import Link
 from prime_async.sandboxes.listing import digest_in_sandbox, list_folder
-from prime_async.sandboxes.localfiles import WINDOW, AtomicFile, LocalFile, sha256_of
 from prime_async.sandboxes.models import FileInfo, FileUploadResponse, ReadFileResponse
 from prime_async.sandboxes.pace import OnProgress, Pace
 from prime_async.sandboxes.treerules import TreeTransfer

@@ -13,7 +13,8 @@ import anyio.to_thread
 
 from prime_async import ids
 from prime_async.errors import APIError, APITimeoutError, DownloadTimeoutError, PrimeError
-from prime_async.sandboxes.downloads import file_error, windows_of
+from prime_async.localfiles import windows_of
+from prime_async.sandboxes.downloads import file_error
 from prime_async.sandboxes.gateway import Gateway, Link
 from prime_async.sandboxes.listing import run_tool
 from prime_async.sandboxes.multipart import RawBody
@@ -139,7 +140,7 @@ async def _read(
 
             async def pieces() -> AsyncGenerator[bytes, None]:
                 done = 0
-                async for window in windows_of(response):
+                async for window in windows_of(response.iter_bytes()):
                     done += len(window)
                     await pace.moved(done)
                     yield window

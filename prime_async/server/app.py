@@ -21,6 +21,7 @@ from prime_async.server.routes import (
     accesses,
     checkpoints,
     environments,
+    episodes,
     evaluations,
     exposures,
     gateway_commands,
@@ -29,14 +30,22 @@ from prime_async.server.routes import (
     hosted,
     identity,
     local,
+    otlp,
+    rft,
+    rft_samples,
+    run_leases,
+    run_records,
     samples,
     sandbox_extras,
     sandbox_jobs,
     sandboxes,
     service,
+    trace_runs,
+    traces,
     volumes,
 )
 from prime_async.server.sandboxes.host import MakeRuntime
+from prime_async.server.store.run_records import purge_leftover_records
 from prime_async.server.store.samples import purge_leftovers
 
 __all__ = [
@@ -44,16 +53,27 @@ __all__ = [
     "API_PREFIX",
     "GATEWAY_ENDPOINTS",
     "GATEWAY_PREFIX",
+    "INTERNAL_PREFIX",
+    "RFT_ENDPOINTS",
     "ROOT_ENDPOINTS",
     "create_app",
 ]
 
 API_PREFIX = "/api/v1"
+INTERNAL_PREFIX = "/api/internal"
 GATEWAY_PREFIX = "/gateway/{user_ns}/{sandbox_id}"
+
+RFT_ENDPOINTS: tuple[Endpoint, ...] = (
+    *rft.ENDPOINTS,
+    *run_records.TRAIN_ENDPOINTS,
+    *rft_samples.ENDPOINTS,
+)
+"""What runs of a launcher reach below ``INTERNAL_PREFIX`` as well."""
 
 API_ENDPOINTS: tuple[Endpoint, ...] = (
     *evaluations.ENDPOINTS,
     *samples.ENDPOINTS,
+    *run_records.EVAL_ENDPOINTS,
     *hosted.ENDPOINTS,
     *environments.ENDPOINTS,
     *identity.ENDPOINTS,
@@ -67,6 +87,13 @@ API_ENDPOINTS: tuple[Endpoint, ...] = (
     *volumes.OF_ONE,
     *exposures.OF_ONE,
     *sandbox_extras.OF_ONE,
+    *run_leases.ENDPOINTS,
+    *RFT_ENDPOINTS,
+    rft_samples.UPLOAD,
+    *traces.ENDPOINTS,
+    *episodes.ENDPOINTS,
+    *trace_runs.ENDPOINTS,
+    *otlp.ENDPOINTS,
     *local.ENDPOINTS,
 )
 GATEWAY_ENDPOINTS: tuple[Endpoint, ...] = (
@@ -74,7 +101,7 @@ GATEWAY_ENDPOINTS: tuple[Endpoint, ...] = (
     *gateway_files.ENDPOINTS,
     *gateway_trees.ENDPOINTS,
 )
-ROOT_ENDPOINTS: tuple[Endpoint, ...] = service.ENDPOINTS
+ROOT_ENDPOINTS: tuple[Endpoint, ...] = (*service.ENDPOINTS, *otlp.ROOT_ENDPOINTS)
 
 
 def create_app(
@@ -91,6 +118,7 @@ def create_app(
     app.on_response_prepare.append(mark_response)
     app.cleanup_ctx.append(_state)
     add_endpoints(app, API_PREFIX, API_ENDPOINTS)
+    add_endpoints(app, INTERNAL_PREFIX, RFT_ENDPOINTS)
     add_endpoints(app, GATEWAY_PREFIX, GATEWAY_ENDPOINTS)
     add_endpoints(app, "", ROOT_ENDPOINTS)
     return app
@@ -112,8 +140,12 @@ async def _state(app: web.Application) -> AsyncIterator[None]:
     try:
         await _install_key(platform, key)
         await purge_leftovers(platform.database)
+        await purge_leftover_records(platform.database)
+        await platform.runs.open()
+        await platform.traces.open()
         await platform.sandboxes.open()
         yield
     finally:
         await platform.sandboxes.close()
+        await platform.traces.close()
         await platform.database.close()

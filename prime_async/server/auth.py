@@ -36,13 +36,14 @@ class Caller:
     teams: Mapping[str, Membership]
 
     def team(self, team_id: str | None) -> str | None:
-        """The team to act for; None and blank mean the account itself.
+        """The team to act for; None, blank and the account's own id mean the account itself: some
+        clients do nothing without a team.
 
         Raises:
             RequestError: 404 ``team_not_found``: no such team, or the account is not in it (which
                 of the two is not told).
         """
-        if not team_id:
+        if not team_id or team_id == self.account.id:
             return None
         if team_id not in self.teams:
             raise RequestError(404, "team_not_found", "no team with this id is yours")

@@ -13,7 +13,7 @@ from prime_async.server.config import Limits
 from prime_async.server.failures import RequestError
 from prime_async.server.platform import Platform
 
-__all__ = ["body"]
+__all__ = ["body", "pieces"]
 
 _SMALL = 64 * 1024
 """Bodies up to this size are not counted against the budget."""
@@ -53,19 +53,36 @@ async def body(request: web.Request, limit: int, platform: Platform) -> AsyncIte
 
 
 async def _read(request: web.Request, limit: int, limits: Limits) -> bytes:
-    pieces: list[bytes] = []
+    seconds = limits.body_seconds
+    return b"".join([piece async for piece in pieces(request, limit, limits, seconds=seconds)])
+
+
+async def pieces(
+    request: web.Request, limit: int, limits: Limits, *, seconds: float
+) -> AsyncIterator[bytes]:
+    """The body as it arrives, not inflated.
+
+    Args:
+        limit: bytes it may have in all.
+        limits: of the server; says how long it may be silent.
+        seconds: for all of it.
+
+    Raises:
+        RequestError: 413 beyond the limit, 408 when it does not arrive in time, 400 when it is cut.
+    """
     size = 0
+    ends_at = asyncio.get_running_loop().time() + seconds
     try:
-        async with asyncio.timeout(limits.body_seconds):
-            while True:
-                async with asyncio.timeout(limits.body_idle_seconds):
-                    piece = await request.content.readany()
-                if not piece:
-                    break
-                size += len(piece)
-                if size > limit:
-                    raise _too_large(limit)
-                pieces.append(piece)
+        while True:
+            left = ends_at - asyncio.get_running_loop().time()
+            async with asyncio.timeout(min(limits.body_idle_seconds, left)):
+                piece = await request.content.readany()
+            if not piece:
+                return
+            size += len(piece)
+            if size > limit:
+                raise _too_large(limit)
+            yield piece
     except TimeoutError:
         raise RequestError(
             408, "body_timeout", "the request body did not arrive in time", headers=_CLOSE
@@ -74,7 +91,6 @@ async def _read(request: web.Request, limit: int, limits: Limits) -> bytes:
         raise RequestError(
             400, "broken_body", "the request body is cut or broken", headers=_CLOSE
         ) from error
-    return b"".join(pieces)
 
 
 _CLOSE = {"Connection": "close"}

@@ -45,6 +45,16 @@ class Limits:
         checkpoints, checkpoint_bytes: checkpoints of this platform, and what they take together.
         volumes, volume_bytes: volumes of this platform, and what those of one owner take together.
         exposures: exposed ports of this platform.
+        trace_upload_bytes, trace_line_bytes: of one upload of traces after inflation, and of one
+            line of it.
+        trace_upload_rows: traces and episodes in one upload.
+        trace_uploads: uploads of traces read at the same time; further ones wait.
+        trace_upload_seconds: for one of them to arrive.
+        trace_search_bytes: what one page of a search reads, at most; the next page goes on.
+        sample_object_bytes, sample_object_seconds: of one file of samples of a training run, and
+            for it to arrive.
+        otlp_body_bytes: largest body of spans after inflation.
+        otlp_spans: spans kept of one trace; further ones are refused.
     """
 
     samples_body_bytes: int = 25 * _MIB + 64 * 1024
@@ -76,6 +86,16 @@ class Limits:
     volumes: int = 1000
     volume_bytes: int = 50 * 1024 * _MIB
     exposures: int = 256
+    trace_upload_bytes: int = 256 * _MIB
+    trace_line_bytes: int = 64 * _MIB
+    trace_upload_rows: int = 1_000_000
+    trace_uploads: int = 16
+    trace_upload_seconds: float = 3600.0
+    trace_search_bytes: int = 64 * _MIB
+    sample_object_bytes: int = 512 * _MIB
+    sample_object_seconds: float = 3600.0
+    otlp_body_bytes: int = 16 * _MIB
+    otlp_spans: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +112,7 @@ class ServerConfig:
         allowed_hosts: names besides loopback ones that a ``Host`` header may carry.
         allow_remote: consent to listen on an address other machines can reach; needs an explicit
             ``api_key``.
+        traces_off_for: slugs of accounts that the traces service is switched off for.
         sandbox_runtime: what runs sandboxes: ``bubblewrap``, or ``process``, which isolates
             nothing.
         sandbox_network: what a sandbox without lists may reach: ``open`` or ``none``.
@@ -105,6 +126,7 @@ class ServerConfig:
     api_key: str | None = field(default=None, repr=False)
     allowed_hosts: tuple[str, ...] = ()
     allow_remote: bool = False
+    traces_off_for: tuple[str, ...] = ()
     sandbox_runtime: str = "bubblewrap"
     sandbox_network: Literal["open", "none"] = "open"
     limits: Limits = field(default_factory=Limits)
@@ -123,6 +145,16 @@ class ServerConfig:
     def gateway_key_file(self) -> Path:
         """What tokens of the gateway are signed with (mode 0600)."""
         return self.data_dir / "gateway_key"
+
+    @property
+    def traces_dir(self) -> Path:
+        """The lines of uploaded traces."""
+        return self.data_dir / "traces"
+
+    @property
+    def run_samples_dir(self) -> Path:
+        """Files of samples of training runs."""
+        return self.data_dir / "run-samples"
 
     @property
     def sandboxes_dir(self) -> Path:

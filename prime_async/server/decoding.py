@@ -17,7 +17,7 @@ __all__ = ["decode_body", "decode_fields", "decode_query"]
 
 Model = TypeVar("Model", bound=msgspec.Struct)
 
-_PLACE = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+_PLACE = re.compile(r"^(?P<what>.*?)(?: - at (?:`key` in )?`\$(?P<path>.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>\d+)\]|\[\.\.\.\]")
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]+)`")
 
@@ -61,9 +61,14 @@ def decode_query(query: MultiMapping[str], model: type[Model]) -> Model:
         if given:
             values[name] = given[0]
     try:
-        return msgspec.convert(values, model, strict=False)
+        decoded = msgspec.convert(values, model, strict=False)
     except msgspec.ValidationError as error:
         raise _refused(error, "query") from error
+    for name in values:
+        # The text ``null`` was taken for None; a query string has none but by leaving out.
+        if getattr(decoded, name) is None:
+            raise invalid(["query", name], "must have a value")
+    return decoded
 
 
 def invalid_json(error: Exception) -> RequestError:

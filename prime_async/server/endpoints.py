@@ -22,7 +22,7 @@ from prime_async.server.auth import Caller
 from prime_async.server.bodies import body as read_body
 from prime_async.server.decoding import decode_body, decode_query
 from prime_async.server.failures import RequestError, invalid
-from prime_async.server.identifiers import is_id, is_name
+from prime_async.server.identifiers import fits
 from prime_async.server.platform import PLATFORM, Platform
 from prime_async.server.store.idempotency import IdempotencyKey, once
 
@@ -37,7 +37,8 @@ ROUTE: web.RequestKey[str] = web.RequestKey("route", str)
 ACCOUNT: web.RequestKey[str] = web.RequestKey("account", str)
 """The id of the account that asks, for logs."""
 
-_NAMED_BY_PEOPLE = frozenset({"owner", "name", "version"})
+JSON = "application/json"
+
 _LARGE = 128 * 1024
 
 
@@ -55,17 +56,20 @@ class Endpoint:
     """One method of one path.
 
     Attributes:
-        method, path, handler: what is served; the path's parameters are ids, or names for owner,
-            name and version.
+        method, path, handler: what is served; what a parameter of the path may be is told by its
+            name (see :func:`prime_async.server.identifiers.pattern_of`).
         summary: one line for the OpenAPI document.
         answers: status to body type, None for no JSON body. Common errors are added for every
             endpoint.
         query, body: Structs of the query string and of the JSON body.
         body_optional: an absent body counts as ``{}``.
         streams_body: the handler reads the body itself; ``body`` only documents it.
+        media: the content type of the body; other than JSON only where the handler reads it.
+        other_media: further content types of it, which the handler reads.
         auth: whether a key is needed.
         token: whether the handler checks a token of its own, in place of a key.
         headers: request headers it reads.
+        words: puts a refusal into the words of the wire that the endpoint belongs to.
     """
 
     method: str
@@ -77,9 +81,12 @@ class Endpoint:
     body: type[msgspec.Struct] | None = None
     body_optional: bool = False
     streams_body: bool = False
+    media: str = JSON
+    other_media: Sequence[str] = ()
     auth: bool = True
     token: bool = False
     headers: Sequence[Header] = field(default=())
+    words: Callable[[RequestError], RequestError] | None = None
 
 
 class Call:
@@ -109,8 +116,14 @@ class Call:
         return self._caller
 
     def authenticate(self) -> None:
-        """Find the caller; see :meth:`Keys.caller`."""
-        self._caller = self.platform.keys.caller(self.request.headers.get("Authorization"))
+        """Find the caller by ``Authorization``, or by ``x-api-key``, which launchers send in its
+        place; see :meth:`Keys.caller`.
+        """
+        sent = self.request.headers
+        authorization = sent.get("Authorization")
+        if authorization is None and "X-Api-Key" in sent:
+            authorization = f"Bearer {sent['X-Api-Key']}"
+        self._caller = self.platform.keys.caller(authorization)
         self.request[ACCOUNT] = self._caller.account.id
 
     @asynccontextmanager
@@ -186,21 +199,30 @@ def _handler(
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
         request[ROUTE] = route
-        call = Call(request, request.app[PLATFORM], endpoint)
-        if endpoint.auth:
-            call.authenticate()
-        _check_path(call.path)
-        if endpoint.query is not None:
-            call.query = decode_query(request.query, endpoint.query)
-        if endpoint.body is not None:
-            _check_content_type(request)
-        if endpoint.body is None or endpoint.streams_body:
-            return _response(await endpoint.handler(call))
-        async with call.read(call.platform.config.limits.json_body_bytes) as data:
-            call.body = await _decode(call, endpoint.body, data)
-            return _response(await endpoint.handler(call))
+        try:
+            return await _serve(Call(request, request.app[PLATFORM], endpoint))
+        except RequestError as failure:
+            if endpoint.words is None:
+                raise
+            raise endpoint.words(failure) from failure
 
     return handle
+
+
+async def _serve(call: Call) -> web.StreamResponse:
+    endpoint = call.endpoint
+    if endpoint.auth:
+        call.authenticate()
+    _check_path(call.path)
+    if endpoint.query is not None:
+        call.query = decode_query(call.request.query, endpoint.query)
+    if endpoint.body is not None and endpoint.media == JSON:
+        _check_content_type(call.request, endpoint.other_media)
+    if endpoint.body is None or endpoint.streams_body:
+        return _response(await endpoint.handler(call))
+    async with call.read(call.platform.config.limits.json_body_bytes) as data:
+        call.body = await _decode(call, endpoint.body, data)
+        return _response(await endpoint.handler(call))
 
 
 async def _decode(call: Call, model: type[msgspec.Struct], data: bytes) -> msgspec.Struct:
@@ -213,17 +235,17 @@ async def _decode(call: Call, model: type[msgspec.Struct], data: bytes) -> msgsp
 
 def _check_path(path: Mapping[str, str]) -> None:
     for name, value in path.items():
-        fits = is_name(value) if name in _NAMED_BY_PEOPLE else is_id(value)
-        if not fits:
+        if not fits(name, value):
             raise RequestError(404, "not_found", f"nothing here has such a {name}")
 
 
-def _check_content_type(request: web.Request) -> None:
+def _check_content_type(request: web.Request, others: Sequence[str]) -> None:
     if "Content-Type" not in request.headers or not request.can_read_body:
         return
     kind = request.content_type
-    if kind != "application/json" and not kind.endswith("+json"):
-        raise RequestError(415, "unsupported_media_type", "the body must be application/json")
+    if kind != JSON and not kind.endswith("+json") and kind not in others:
+        allowed = " or ".join((JSON, *others))
+        raise RequestError(415, "unsupported_media_type", f"the body must be {allowed}")
 
 
 def _response(reply: Reply) -> web.StreamResponse:

@@ -18,10 +18,11 @@ __all__ = [
 
 
 class ErrorInfo(msgspec.Struct, frozen=True):
-    """``code`` is for programs, ``message`` for people."""
+    """``code`` is for programs, ``message`` for people; ``details`` say where, if known."""
 
     code: str
     message: str
+    details: Mapping[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):
@@ -54,6 +55,7 @@ class RequestError(Exception):
             machine.
         entries: the refused fields of a 422.
         headers: extra headers of the answer.
+        details: more for programs, beside the code.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class RequestError(Exception):
         *,
         entries: Sequence[ValidationEntry] = (),
         headers: Mapping[str, str] | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -71,10 +74,12 @@ class RequestError(Exception):
         self.message = message
         self.entries = tuple(entries)
         self.headers = dict(headers or {})
+        self.details = details
 
     def body(self) -> bytes:
         """Encode the JSON body of the answer."""
-        info = ErrorInfo(self.code, self.message)
+        details = msgspec.UNSET if self.details is None else self.details
+        info = ErrorInfo(self.code, self.message, details)
         answer: Any = ErrorAnswer(self.message, info)
         if self.entries:
             answer = ValidationAnswer(self.entries, info)

@@ -29,6 +29,8 @@ class Metrics:
         )
         self.samples = self._counter("samples_stored", "Samples stored")
         self.duplicates = self._counter("samples_duplicate", "Samples sent again and left alone")
+        self.traces = self._counter("traces_stored", "Traces and episodes stored")
+        self.trace_bytes = self._counter("trace_bytes_stored", "Bytes of their lines")
         self.connections = self._gauge("connections", "Open connections")
         self.refused_connections = self._counter(
             "connections_refused", "Connections over the limit"

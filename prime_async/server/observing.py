@@ -18,6 +18,7 @@ from prime_async.server.logs import log_event
 from prime_async.server.platform import PLATFORM
 from prime_async.server.sandboxes.forwarding import Forwarded
 from prime_async.server.store.writer import storage_failure
+from prime_async.server.traces.inflating import HAS_ZSTD
 
 __all__ = [
     "FEATURES",
@@ -28,9 +29,23 @@ __all__ = [
     "observe",
 ]
 
-FEATURES = (
-    "idempotency, sample-ranges, sandbox-leases, "
-    "resumable-uploads, file-info, file-trees, start-many, auth-batch"
+FEATURES = ", ".join(
+    (
+        "idempotency",
+        "sample-ranges",
+        "sandbox-leases",
+        "resumable-uploads",
+        "file-info",
+        "file-trees",
+        "start-many",
+        "auth-batch",
+        "run-metrics-batch",
+        "run-leases",
+        "otlp-traces",
+        "traces-export",
+        "traces-aggregate",
+        *(["traces-zstd"] if HAS_ZSTD else []),
+    )
 )
 """What this server can do beyond the official wire, told on every answer."""
 
@@ -147,7 +162,8 @@ def _record(request: web.Request, status: int, seconds: float) -> None:
         logging.INFO,
         "request",
         method=request.method,
-        path=EXPOSED if route == EXPOSED else request.path,
+        # A token in a path is a secret.
+        path=route if route == EXPOSED or "{token}" in route else request.path,
         status=status,
         ms=seconds * 1000,
         account=request.get(ACCOUNT),

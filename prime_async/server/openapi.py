@@ -13,13 +13,12 @@ import msgspec
 from prime_async._version import __version__
 from prime_async.server.endpoints import Endpoint, Header
 from prime_async.server.failures import ErrorAnswer, ValidationAnswer
-from prime_async.server.identifiers import ID_PATTERN, NAME_PATTERN
+from prime_async.server.identifiers import pattern_of
 
 __all__ = ["document", "document_bytes"]
 
 _TEMPLATE = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_NAMED_BY_PEOPLE = frozenset({"owner", "name", "version"})
 
 _KEY = Header(
     "Idempotency-Key",
@@ -58,7 +57,8 @@ def document() -> dict[str, Any]:
             "title": "prime-async embedded platform",
             "version": __version__,
             "description": "The platform's wire protocol on one machine. Every path also answers "
-            "with a trailing slash; every answer has X-Request-Id and X-Prime-Features.",
+            "with a trailing slash, and what is below /api/v1/rft below /api/internal/rft as well; "
+            "every answer has X-Request-Id and X-Prime-Features.",
         },
         "servers": [{"url": "/"}],
         "paths": paths,
@@ -66,6 +66,12 @@ def document() -> dict[str, Any]:
             "schemas": schemas.components,
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer"},
+                "header": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "x-api-key",
+                    "description": "The same key; read when there is no bearer key",
+                },
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
@@ -115,7 +121,7 @@ def _operation(endpoint: Endpoint, schemas: _Schemas, prefix: str) -> dict[str, 
     if endpoint.body is not None:
         operation["requestBody"] = {
             "required": not endpoint.body_optional,
-            "content": {"application/json": {"schema": schemas.of(endpoint.body)}},
+            "content": {endpoint.media: {"schema": schemas.of(endpoint.body)}},
         }
     return operation
 
@@ -123,7 +129,7 @@ def _operation(endpoint: Endpoint, schemas: _Schemas, prefix: str) -> dict[str, 
 def _security(endpoint: Endpoint) -> list[dict[str, list[str]]]:
     if endpoint.token:
         return [{"token": []}]
-    return [{"key": []}] if endpoint.auth else []
+    return [{"key": []}, {"header": []}] if endpoint.auth else []
 
 
 def _operation_id(endpoint: Endpoint) -> str:
@@ -140,14 +146,14 @@ def _parameters(endpoint: Endpoint, schemas: _Schemas, prefix: str) -> list[dict
         for name, schema in schemas.properties(endpoint.query).items():
             parameters.append({"name": name, "in": "query", "schema": _without_null(schema)})
     headers = list(endpoint.headers)
-    if endpoint.method == "POST" and endpoint.auth:
+    described = any(header.name == _KEY.name for header in headers)
+    if endpoint.method == "POST" and endpoint.auth and not described:
         headers.append(_KEY)
     return parameters + [_header_parameter(header) for header in headers]
 
 
 def _path_schema(name: str) -> dict[str, Any]:
-    pattern = NAME_PATTERN if name in _NAMED_BY_PEOPLE else ID_PATTERN
-    return {"type": "string", "pattern": pattern}
+    return {"type": "string", "pattern": pattern_of(name)}
 
 
 def _header_parameter(header: Header) -> dict[str, Any]:

@@ -15,10 +15,13 @@ from prime_async.server.clock import Clock, SystemClock
 from prime_async.server.config import ServerConfig
 from prime_async.server.identifiers import new_id
 from prime_async.server.metrics import Metrics
+from prime_async.server.otlp.turns import Turns
+from prime_async.server.runs.parts import Runs
 from prime_async.server.sandboxes.host import MakeRuntime
 from prime_async.server.sandboxes.parts import Sandboxes
 from prime_async.server.store.database import Database
 from prime_async.server.store.pages import Directories
+from prime_async.server.traces.service import Traces
 
 __all__ = ["PLATFORM", "InFlight", "Platform"]
 
@@ -64,8 +67,11 @@ class Platform:
     bodies: ByteBudget
     metrics: Metrics
     sandboxes: Sandboxes
+    traces: Traces
+    runs: Runs
     clock: Clock = field(default_factory=SystemClock)
     directories: Directories = field(default_factory=Directories)
+    span_turns: Turns = field(default_factory=Turns)
     threads: anyio.CapacityLimiter = field(
         default_factory=lambda: anyio.CapacityLimiter(WORK_THREADS)
     )
@@ -92,7 +98,10 @@ class Platform:
         bodies = ByteBudget(limits.bodies_in_memory_bytes)
         metrics = Metrics(database.writer, bodies)
         sandboxes = Sandboxes.make(config, database, clock, metrics, runtime)
-        return cls(config, database, Keys(database, clock), bodies, metrics, sandboxes, clock)
+        runs = Runs.make(config, database, clock, sandboxes.leases)
+        traces = Traces(config, database)
+        keys = Keys(database, clock)
+        return cls(config, database, keys, bodies, metrics, sandboxes, traces, runs, clock)
 
 
 PLATFORM: web.AppKey[Platform] = web.AppKey("platform", Platform)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import platform
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -68,6 +68,8 @@ class _Call:
     deduplicated_by: str | None
     deadline: float
     closings: int
+    tries: int
+    refused_by: Collection[str] = ()
     last_error: APIError | None = None
     unsettled: bool = False
     """A try ended so that the request may have been carried out, and a repeat could do harm."""
@@ -83,6 +85,7 @@ class Transport:
         api_key: sent as a bearer token; None sends none.
         unix_socket: path of a socket to use in place of TCP.
         user_agent: replaces the default ``prime-async/<version> python/<version>``.
+        headers: sent with every request besides.
         timeout: default seconds per call, retries included.
         retry: how often and how soon; see :class:`RetryPolicy`.
         budget: limits retries over all clients that share it; default is the process's own.
@@ -98,6 +101,7 @@ class Transport:
         api_key: str | None = None,
         unix_socket: str | None = None,
         user_agent: str | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         retry: RetryPolicy | None = None,
         budget: RetryBudget | None = None,
@@ -113,6 +117,7 @@ class Transport:
             "Accept": "application/json",
             "User-Agent": user_agent
             or f"prime-async/{__version__} python/{platform.python_version()}",
+            **(headers or {}),
         }
         self._key = api_key or None
         self._sessions = SessionPool(self.base_url, unix_socket, connections)
@@ -158,6 +163,8 @@ class Transport:
         replay: Replay = Replay.AUTO,
         idempotency_key: str | None = None,
         deduplicated_by: str | None = None,
+        tries: int | None = None,
+        refused_by: Collection[str] = (),
         auth: bool = True,
     ) -> Response:
         """Send one request and return its 2xx answer.
@@ -173,6 +180,9 @@ class Transport:
                 knows keys.
             deduplicated_by: name of the platform feature that makes a repeat of this request
                 harmless.
+            tries: requests at most, the first one included; None is what the transport's policy
+                says.
+            refused_by: error codes with which the platform says that it did nothing.
 
         Raises:
             ValueEncodingError: `json` holds what cannot be written; nothing was sent.
@@ -185,6 +195,8 @@ class Transport:
         call = self._call(method, path, params, headers, auth, seconds)
         call.safe = is_safe(method, replay)
         call.deduplicated_by = deduplicated_by
+        call.tries = self.retry.tries if tries is None else tries
+        call.refused_by = refused_by
         call.body = (
             BytesBody(values.encode(json, root="body"))
             if body is None and json is not None
@@ -264,6 +276,7 @@ class Transport:
             deduplicated_by=None,
             deadline=anyio.current_time() + seconds,
             closings=self._sessions.closings,
+            tries=self.retry.tries,
         )
 
     async def _tries(self, call: _Call) -> Response:
@@ -305,7 +318,7 @@ class Transport:
             self._raise_fault(call, classify(error), error)
         finally:
             raw.release()
-        return Response(raw.status, raw.headers, body, call.method, call.url)
+        return Response(raw.status, raw.headers, body, call.method, call.url, self._key)
 
     async def _open(self, call: _Call) -> aiohttp.ClientResponse:
         """Send the request once and return the answer when its head says 2xx."""
@@ -357,7 +370,6 @@ class Transport:
             body = b""  # the status alone already says what happened
         finally:
             raw.release()
-        call.perhaps_done = call.perhaps_done or raw.status >= 500 or raw.status == 408
         error = error_from_response(
             status=raw.status,
             headers=raw.headers,
@@ -367,6 +379,10 @@ class Transport:
             replayable=call.safe,
             key=self._key,
         )
+        if error.code is not None and error.code in call.refused_by:
+            error.ambiguous = False
+        elif raw.status >= 500 or raw.status == 408:
+            call.perhaps_done = True
         if error.retry_after is not None and raw.status in (429, 503):
             self._gate.close_for(min(error.retry_after, MAX_RETRY_AFTER))
         raise error
@@ -382,7 +398,7 @@ class Transport:
         self._check_open(call)
         call.unsettled = call.unsettled or (error.ambiguous and not call.safe)
         error.ambiguous = call.unsettled  # an earlier try may have been carried out
-        if attempt >= self.retry.tries or not self._may_repeat(call, error):
+        if attempt >= call.tries or not self._may_repeat(call, error):
             raise error
         delay = self.retry.delay(attempt, error.retry_after)
         if delay > MAX_RETRY_AFTER:

@@ -35,6 +35,7 @@ class Response:
         status: HTTP status, always 2xx.
         headers: names in any case.
         body: the bytes, inflated.
+        key: what is cut out where the body is quoted in an error.
     """
 
     status: int
@@ -42,6 +43,7 @@ class Response:
     body: bytes = field(repr=False)
     method: str
     url: str
+    key: str | None = field(default=None, repr=False)
 
     def json(self) -> dict[str, Any]:
         """Decode the JSON object; an empty body (204) is an empty object.
@@ -64,7 +66,7 @@ class Response:
         return ProtocolError(
             f"the answer to {self.method} {self.url} {what}",
             status=self.status,
-            detail=_excerpt(self.body),
+            detail=_excerpt(_without_key(self.body, self.key)),
             request_id=self.headers.get("X-Request-Id"),
             method=self.method,
             url=self.url,
@@ -90,10 +92,10 @@ def error_from_response(
     "unknown key sk-…", is not quoted in that.
     """
     request_id = headers.get("X-Request-Id")
-    if key is not None and len(key) >= _SHORTEST_KEY:
-        body = body.replace(key.encode(), b"***")
-        request_id = request_id and request_id.replace(key, "***")
-    detail, code, message = _read_fault(body)
+    body = _without_key(body, key)
+    if request_id is not None:
+        request_id = _without_key(request_id.encode(), key).decode()
+    detail, code, message, details = _read_fault(body)
     kind = error_class_for_status(status)
     retry_after = parse_retry_after(headers.get("Retry-After"))
     locked = status == 409 and (code == "locked" or retry_after is not None)
@@ -102,6 +104,7 @@ def error_from_response(
         status=status,
         code=code,
         detail=detail,
+        details=details,
         request_id=request_id,
         method=method,
         url=url,
@@ -117,14 +120,21 @@ def _may_be_done(status: int) -> bool:
     return status == 408 or (status >= 500 and status != 501)
 
 
-def _read_fault(body: bytes) -> tuple[Any, str | None, str]:
+def _without_key(text: bytes, key: str | None) -> bytes:
+    if key is None or len(key) < _SHORTEST_KEY:
+        return text
+    return text.replace(key.encode(), b"***")
+
+
+def _read_fault(body: bytes) -> tuple[Any, str | None, str, Any]:
+    """Return detail, code, message and details."""
     try:
         decoded = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         text = _excerpt(body)
-        return text, None, text or "no explanation"
+        return text, None, text or "no explanation", None
     if not isinstance(decoded, dict):
-        return decoded, None, str(decoded)
+        return decoded, None, str(decoded), None
     error = decoded.get("error")
     if error is None and "code" in decoded:  # Connect has code and message at the top
         error = decoded
@@ -133,7 +143,8 @@ def _read_fault(body: bytes) -> tuple[Any, str | None, str]:
     detail = decoded.get("detail", error.get("message"))
     code = error.get("code")
     message = error.get("message") or _in_words(detail) or _in_words(decoded.get("message"))
-    return detail, code if isinstance(code, str) else None, str(message or _excerpt(body))
+    known = code if isinstance(code, str) else None
+    return detail, known, str(message or _excerpt(body)), error.get("details")
 
 
 def _is_code(value: Any) -> bool:

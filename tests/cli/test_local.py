@@ -84,7 +84,7 @@ def test_env_points_any_client_at_it(daemon: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
     variables = json.loads(run_command("local", "env", "-o", "json").out)
-    assert set(variables) == {"PRIME_API_BASE_URL", "PRIME_API_KEY"}
+    assert set(variables) == {"PRIME_API_BASE_URL", "PRIME_API_KEY", "PRIME_TRACES_URL"}
     fish = run_command("local", "env", "--shell", "fish").out.splitlines()
     assert fish[0] == f"set -gx PRIME_API_BASE_URL '{variables['PRIME_API_BASE_URL']}'"
 

@@ -27,6 +27,12 @@ SAYS = {
         r"stdout: step 0\nstdout: step 1\nstdout: step 2\nweights after lr=0\.1\n"
         r"\[0, 1, 4, 9\]\n"
     ),
+    "upload_traces.py": (
+        r"\d batches, committed\n"
+        r"(step \d: 20 traces, reward 0\.5\n){3}"
+        r"(rollout-\d-7 says What is 7 \+ \d\?\n){3}"
+        r"30 of them were right\n"
+    ),
     "resume.py": (
         r"cut off \(out of memory\): push nightly-2026-12-01: 600 samples stored, .*\n"
         r"went on: 1000 samples stored, 4\d\d,\d{3} bytes sent this time\n"

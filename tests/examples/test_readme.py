@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.traces.records import line, trace
+
 ROOT = Path(__file__).parents[2]
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
 PYTHON = [code for language, code in BLOCKS if language == "python"]
@@ -22,13 +24,14 @@ RUN = ROOT / "tests" / "data" / "verifiers_run" / "gsm8k--gpt-4o-mini" / "exampl
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """An empty home, with the results and the training script the README speaks of."""
+    """An empty home, with the results, the traces and the training script the README speaks of."""
     home = tmp_path_factory.mktemp("home")
     own = {name: value for name, value in os.environ.items() if not name.startswith("PRIME_")}
     own["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
     own |= {"HOME": str(home), "USERPROFILE": str(home)}
     shutil.copytree(RUN, home / "outputs/evals/gsm8k--gpt-4o-mini/3f9c2a1b")
     shutil.copy(TRAIN, home / "train.py")
+    (home / "traces.jsonl").write_bytes(line(trace("t1")))
     yield own
     subprocess.run(["prime-async", "local", "stop", "--yes"], env=own, check=True)
 

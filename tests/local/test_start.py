@@ -55,6 +55,7 @@ async def test_start_and_use(platform_home: Path) -> None:
     assert address.environment() == {
         "PRIME_API_BASE_URL": address.base_url,
         "PRIME_API_KEY": address.api_key,
+        "PRIME_TRACES_URL": address.base_url,
     }
     again = await local.ensure_running()
     assert not again.started

@@ -184,7 +184,7 @@ async def test_a_full_disk_here_is_told(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("prime_async.sandboxes.localfiles.AtomicFile._write", full)
+    monkeypatch.setattr("prime_async.localfiles.AtomicFile._write", full)
     with pytest.raises(OSError, match="No space"):
         await client.download_file(box, str(double.folder / "f"), tmp_path / "f")
     assert list(tmp_path.iterdir()) == [double.folder]

@@ -183,7 +183,9 @@ async def test_a_generated_key_is_kept_in_a_private_file(tmp_path: Path) -> None
 async def test_keys_are_not_in_the_database(platform: RunningPlatform, wire: Wire) -> None:
     """Only a digest is stored."""
     await wire.evaluation()
-    for file in platform.config.data_dir.iterdir():
+    files = [one for one in platform.config.data_dir.rglob("*") if one.is_file()]
+    assert files
+    for file in files:
         assert KEY.encode() not in file.read_bytes()
 
 

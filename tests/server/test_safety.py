@@ -130,13 +130,18 @@ async def test_weak_or_unusable_keys_are_refused(tmp_path: Path, key: str) -> No
 
 
 async def test_state_is_private(platform: RunningPlatform, wire: Wire) -> None:
-    """Folder 0700, every file in it and the socket 0600, whatever the umask."""
+    """Folders 0700, every file in them and the socket 0600, whatever the umask."""
     await wire.evaluation()
+    run = (await wire.post("/rft/external-runs", {"base_model": "m"})).json["run"]["id"]
+    await wire.post("/rft/samples", {"run_id": run, "step": 0, "samples": [{"a": 1}]})
     folder = platform.config.data_dir
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    files = [*folder.iterdir(), Path(platform.unix_socket)]
-    assert len(files) >= 3
+    inside = list(folder.rglob("*"))
+    files = [*(one for one in inside if one.is_file()), Path(platform.unix_socket)]
+    assert len(files) >= 4
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    folders = [one for one in inside if one.is_dir()]
+    assert {stat.S_IMODE(one.stat().st_mode) for one in folders} == {0o700}
 
 
 @pytest.mark.parametrize(

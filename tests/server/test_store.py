@@ -69,7 +69,8 @@ def test_migrations_make_the_tables_of_the_schema(tmp_path: Path) -> None:
 
 def _description(engine: Any) -> dict[str, Any]:
     found = MetaData()
-    found.reflect(engine)
+    # Full-text tables exist in SQLite only, and are made by statements of their own.
+    found.reflect(engine, only=lambda name, _: not name.startswith("trace_words"))
     return {
         table.name: (
             [(column.name, str(column.type), column.nullable) for column in table.columns],

@@ -40,6 +40,20 @@ async def async_face() -> None:
         reveal_type(await client.get_hosted_logs("e"))
         reveal_type(client.iter_hosted_logs("e", tail=5))
         reveal_type(await client.push_run(Path("run"), on_evaluation=lambda e, n: None))
+    async with prime_async.AsyncTracesClient("key", base_url="u") as traces:
+        reveal_type(traces.client)
+        reveal_type(await traces.upload_records([{"id": "t"}], on_batch=lambda b, r: None))
+        receipts = await traces.upload_file(Path("t.jsonl"))
+        reveal_type(receipts[0].upload_id)
+        reveal_type(await traces.list(run_id="r", upload_id=["u"]))
+        page = await traces.list()
+        reveal_type(page.items)
+        reveal_type(traces.iter(run_id="r", reward_min=0.5))
+        reveal_type(traces.iter_search("text", run_id="r"))
+        trace = await traces.get("t")
+        reveal_type(trace.score.reward)
+        reveal_type(await traces.export("t.parquet", format="parquet", run_id="r"))
+        reveal_type(await traces.aggregate("model_id"))
 
 
 async def async_jobs(client: prime_async.AsyncSandboxClient) -> None:
@@ -96,6 +110,20 @@ def sync_face() -> None:
         reveal_type(client.get_hosted_logs("e"))
         reveal_type(client.iter_hosted_logs("e", tail=5))
         reveal_type(client.push_run(Path("run"), on_evaluation=lambda e, n: None))
+    with prime_sync.TracesClient("key", base_url="u") as traces:
+        reveal_type(traces.client)
+        reveal_type(traces.upload_records([{"id": "t"}], on_batch=lambda b, r: None))
+        receipts = traces.upload_file(Path("t.jsonl"))
+        reveal_type(receipts[0].upload_id)
+        reveal_type(traces.list(run_id="r", upload_id=["u"]))
+        page = traces.list()
+        reveal_type(page.items)
+        reveal_type(traces.iter(run_id="r", reward_min=0.5))
+        reveal_type(traces.iter_search("text", run_id="r"))
+        trace = traces.get("t")
+        reveal_type(trace.score.reward)
+        reveal_type(traces.export("t.parquet", format="parquet", run_id="r"))
+        reveal_type(traces.aggregate("model_id"))
 
 
 def sync_jobs(client: prime_sync.SandboxClient) -> None:

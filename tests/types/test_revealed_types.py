@@ -29,7 +29,7 @@ def test_the_sync_face_answers_what_the_async_face_does() -> None:
 def _as_sync(line: str) -> str:
     line = re.sub(r"\bawait |\bAsync(?=[A-Z]\w*Client|Volumes)", "", line)
     line = line.replace("typing.AsyncIterator[", "prime_sync._iterators.CloseableIterator[")
-    module = re.compile(r"prime_async\.(evals|api|sandboxes)(\.\w+)?\.(?=\w+Client|Volumes)")
+    module = re.compile(r"prime_async\.(evals|api|sandboxes|traces)(\.\w+)?\.(?=\w+Client|Volumes)")
     line = module.sub(lambda match: f"prime_sync.{match[1]}.", line)
     return re.sub(r"^prime_async\.(?=\w+Client)", "prime_sync.", line)
 

@@ -17,12 +17,12 @@ from prime_async.errors import (
     TransportError,
     UsageError,
 )
+from prime_async.localfiles import WINDOW
 from prime_async.sandboxes.commands import CommandOptions
 from prime_async.sandboxes.gateway import Gateway
 from prime_async.sandboxes.jobs.handles import check_job_id, new_job_id
 from prime_async.sandboxes.jobs.models import BackgroundJob
 from prime_async.sandboxes.jobs.script import COMMAND_VARIABLE, launch_script, uploaded_command
-from prime_async.sandboxes.localfiles import WINDOW
 from prime_async.sandboxes.models import CommandResponse
 from prime_async.sandboxes.pace import Pace
 from prime_async.sandboxes.running import execute

@@ -14,7 +14,8 @@ import anyio
 import msgspec
 
 from prime_async.errors import APIError, SandboxFileTooLargeError
-from prime_async.sandboxes.downloads import file_error, windows_of
+from prime_async.localfiles import windows_of
+from prime_async.sandboxes.downloads import file_error
 from prime_async.sandboxes.gateway import Gateway, Link
 from prime_async.sandboxes.output import Tail
 from prime_async.sandboxes.pace import STILL_SECONDS
@@ -195,7 +196,7 @@ class TailReader:
                 headers={**link.headers, "Accept": "*/*"},
                 idle_timeout=STILL_SECONDS,
             ) as response:
-                async for piece in windows_of(response):
+                async for piece in windows_of(response.iter_bytes()):
                     tail.add(piece)
 
         async with self._large, self._requests:

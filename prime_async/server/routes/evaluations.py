@@ -2,7 +2,8 @@
 
 An evaluation is PENDING until samples arrive, then RUNNING; finalizing makes it COMPLETED.
 Finalizing again is allowed and refreshes metrics and time. Samples may still follow a finalize; the
-status stays COMPLETED.
+status stays COMPLETED. An evaluation that does not complete is closed by its client as FAILED or
+CANCELLED, once; one that was closed for its client's silence may still be closed by its client.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from prime_async.server.decoding import decode_fields
 from prime_async.server.endpoints import Call, Endpoint, Reply
 from prime_async.server.failures import ErrorAnswer, RequestError, invalid
 from prime_async.server.identifiers import new_id
-from prime_async.server.store import environments, evaluations
+from prime_async.server.routes.run_leases import LEASE, begin_with
+from prime_async.server.runs.leases import end_lease
+from prime_async.server.store import environments, evaluations, runs
 from prime_async.server.store.evaluations import Filter, Stored
+from prime_async.server.store.run_records import purge_records
+from prime_async.server.store.runs import Subject
 from prime_async.server.store.samples import purge
 
 __all__ = ["ENDPOINTS", "evaluation_not_found"]
@@ -54,7 +59,9 @@ async def create(call: Call) -> Reply:
         missing = environments.missing(connection, [one.id for one in references], caller)
         if missing:
             raise invalid(["body", "environments"], f"no environment has the id {missing[0]}")
-        return answer(_wire(evaluations.create(connection, row, references)))
+        made = evaluations.create(connection, row, references)
+        begin_with(call, connection, "eval", row["id"])
+        return answer(_wire(made))
 
     return await call.commit(write)
 
@@ -119,7 +126,12 @@ async def update(call: Call) -> Reply:
         # UNSET is falsy and [] too: both leave the stored tags alone (see UpdateEvaluation).
         values["tags"] = msgspec.json.encode(body.tags or [])
     values |= _objects(call.raw, body)
-    return await _change(call, values)
+    if body.error_message is not UNSET:
+        values["error_message"] = body.error_message
+    if body.status is UNSET:
+        return await _change(call, values)
+    closed = {"status": body.status, "finalized_at": call.platform.clock.now()}
+    return await _change(call, values | closed, closes=True)
 
 
 async def finalize(call: Call) -> Reply:
@@ -128,20 +140,34 @@ async def finalize(call: Call) -> Reply:
     values: dict[str, Any] = {"status": "COMPLETED", "finalized_at": call.platform.clock.now()}
     if body.metrics is not None:
         values |= _objects(call.raw, body)
-    return await _change(call, values)
+    values["error_message"] = None
+    return await _change(call, values, closes=True)
 
 
-async def _change(call: Call, values: Mapping[str, Any]) -> Answer:
+async def _change(call: Call, values: Mapping[str, Any], *, closes: bool = False) -> Answer:
     caller, evaluation_id = call.caller, call.path["evaluation_id"]
     values = {**values, "updated_at": call.platform.clock.now()}
+    if closes:
+        values["lapsed"] = False
 
     def write(connection: Connection) -> Answer:
         stored = evaluations.find(connection, evaluation_id, caller)
         if stored is None:
             raise evaluation_not_found(evaluation_id)
+        if closes:
+            _check_open(stored, values["status"])
+            end_lease(connection, "eval", evaluation_id)
         return answer(_wire(evaluations.change(connection, stored.number, values)))
 
     return await call.commit(write)
+
+
+def _check_open(stored: Stored, status: str) -> None:
+    """Refuse to close what is closed already; completing twice is allowed."""
+    now = stored.row["status"]
+    twice = now == status == "COMPLETED"
+    if now not in runs.OPEN and not stored.row["lapsed"] and not twice:
+        raise RequestError(409, "run_closed", f"the evaluation is closed: it is {now}")
 
 
 async def delete(call: Call) -> Reply:
@@ -152,12 +178,14 @@ async def delete(call: Call) -> Reply:
         stored = evaluations.find(connection, evaluation_id, caller)
         if stored is None:
             raise evaluation_not_found(evaluation_id)
+        end_lease(connection, "eval", evaluation_id)
         evaluations.remove(connection, stored.number)
         return stored.number
 
     number = await call.platform.database.write(write)
     call.platform.directories.drop(number)
     await purge(call.platform.database, number)
+    await purge_records(call.platform.database, Subject("eval", number))
     return Answer(204, b"")
 
 
@@ -200,7 +228,7 @@ def _wire(stored: Stored) -> dict[str, Any]:
         "created_at": timestamp(row["created_at"]),
         "updated_at": timestamp(row["updated_at"]),
         "finalized_at": row["finalized_at"] and timestamp(row["finalized_at"]),
-        "error_message": None,
+        "error_message": row["error_message"],
         "viewer_url": None,
     }
 
@@ -219,6 +247,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Create an evaluation",
         {200: Evaluation, **_NOT_FOUND, 409: ErrorAnswer},
         body=CreateEvaluation,
+        headers=(LEASE,),
     ),
     Endpoint(
         "GET",
@@ -239,8 +268,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "PUT",
         "/evaluations/{evaluation_id}",
         update,
-        "Change an evaluation",
-        {200: Evaluation, **_NOT_FOUND},
+        "Change an evaluation, or close it as failed or cancelled",
+        {200: Evaluation, **_NOT_FOUND, 409: ErrorAnswer},
         body=UpdateEvaluation,
     ),
     Endpoint(

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, 
 
 from prime_async.server.store.schema import leases as table
 
-__all__ = ["Lease", "add", "drop", "due", "find", "postpone", "prolong"]
+__all__ = ["Lease", "add", "drop", "due", "find", "of_kind", "postpone", "prolong"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,12 @@ def find(connection: Connection, kind: str, subject: str) -> Lease | None:
     query = select(*_COLUMNS).where(table.c.kind == kind, table.c.subject == subject)
     row = connection.execute(query).first()
     return None if row is None else Lease(*row)
+
+
+def of_kind(connection: Connection, kind: str) -> list[Lease]:
+    """All leases of a kind."""
+    query = select(*_COLUMNS).where(table.c.kind == kind)
+    return [Lease(*row) for row in connection.execute(query)]
 
 
 def add(

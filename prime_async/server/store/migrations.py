@@ -136,6 +136,92 @@ MIGRATIONS: tuple[Migration, ...] = (
                 UNIQUE (sandbox_id, port, protocol))""",
         ),
     ),
+    Migration(
+        4,
+        "traces, episodes, uploads of both, and what searches find them by",
+        (
+            """CREATE TABLE trace_uploads (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, owner VARCHAR NOT NULL,
+                digest VARCHAR NOT NULL, line_format VARCHAR NOT NULL, schema_version INTEGER
+                NOT NULL, context VARCHAR NOT NULL, user_id VARCHAR NOT NULL, size INTEGER NOT
+                NULL, cut BOOLEAN NOT NULL, created_at FLOAT NOT NULL, UNIQUE (owner, digest))""",
+            "CREATE INDEX trace_uploads_by_digest ON trace_uploads (digest)",
+            """CREATE TABLE traces (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, owner VARCHAR NOT NULL,
+                trace_id VARCHAR NOT NULL, generation INTEGER NOT NULL, current BOOLEAN NOT
+                NULL, searchable BOOLEAN NOT NULL, upload INTEGER NOT NULL, "offset" INTEGER NOT
+                NULL, length INTEGER NOT NULL, created_at FLOAT NOT NULL, ingested_at FLOAT NOT
+                NULL, episode_id VARCHAR, run_id VARCHAR, run_step INTEGER, environment_id
+                VARCHAR, model_provider VARCHAR, model_id VARCHAR, task_id VARCHAR, agent_name
+                VARCHAR, reward FLOAT, outcome VARCHAR, has_error BOOLEAN NOT NULL, is_truncated
+                BOOLEAN NOT NULL, duration_ms INTEGER NOT NULL, total_tokens INTEGER NOT NULL,
+                extras BLOB NOT NULL)""",
+            "CREATE INDEX traces_by_episode ON traces (owner, episode_id)",
+            "CREATE UNIQUE INDEX traces_by_id ON traces (owner, trace_id, generation)",
+            "CREATE INDEX traces_by_run ON traces (owner, run_id, created_at)",
+            "CREATE INDEX traces_by_time ON traces (owner, created_at)",
+            "CREATE INDEX traces_by_upload ON traces (upload)",
+            "CREATE INDEX traces_to_index ON traces (number) WHERE searchable = 0",
+            """CREATE TABLE trace_episodes (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, owner VARCHAR NOT NULL,
+                episode_id VARCHAR NOT NULL, generation INTEGER NOT NULL, current BOOLEAN NOT
+                NULL, upload INTEGER NOT NULL, "offset" INTEGER NOT NULL, length INTEGER NOT
+                NULL, created_at FLOAT NOT NULL, ingested_at FLOAT NOT NULL, run_id VARCHAR,
+                environment_id VARCHAR, outcome VARCHAR, has_error BOOLEAN NOT NULL, error_type
+                VARCHAR, error_message VARCHAR)""",
+            """CREATE UNIQUE INDEX trace_episodes_by_id
+                ON trace_episodes (owner, episode_id, generation)""",
+            "CREATE INDEX trace_episodes_by_time ON trace_episodes (owner, created_at)",
+            "CREATE INDEX trace_episodes_by_upload ON trace_episodes (upload)",
+            """CREATE TABLE trace_texts (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, trace INTEGER NOT NULL)""",
+            "CREATE INDEX trace_texts_by_trace ON trace_texts (trace)",
+            """CREATE VIRTUAL TABLE trace_words USING fts5(
+                text, tokenize = 'trigram case_sensitive 1', content = '', detail = 'none',
+                columnsize = 0)""",
+        ),
+    ),
+    Migration(
+        5,
+        "runs: training runs, metric rows, distributions, sample objects, spans",
+        (
+            "ALTER TABLE evaluations ADD COLUMN error_message VARCHAR",
+            "ALTER TABLE evaluations ADD COLUMN lapsed BOOLEAN DEFAULT 0 NOT NULL",
+            """CREATE TABLE training_runs (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, id VARCHAR NOT NULL UNIQUE,
+                account_id VARCHAR NOT NULL, team_id VARCHAR, name VARCHAR NOT NULL, base_model
+                VARCHAR NOT NULL, environments BLOB NOT NULL, run_config BLOB, summary BLOB,
+                max_steps INTEGER NOT NULL, batch_size INTEGER, rollouts_per_example INTEGER,
+                seq_len INTEGER, wandb_entity VARCHAR, wandb_project VARCHAR, wandb_run_name
+                VARCHAR, status VARCHAR NOT NULL, error_message VARCHAR, lapsed BOOLEAN NOT NULL,
+                created_at FLOAT NOT NULL, updated_at FLOAT NOT NULL, completed_at FLOAT)""",
+            "CREATE INDEX training_runs_by_account ON training_runs (account_id)",
+            "CREATE INDEX training_runs_by_team ON training_runs (team_id)",
+            """CREATE TABLE metric_rows (
+                number INTEGER NOT NULL PRIMARY KEY, kind VARCHAR NOT NULL, run INTEGER NOT NULL,
+                step INTEGER, digest BLOB, data BLOB NOT NULL)""",
+            "CREATE UNIQUE INDEX metric_rows_by_step ON metric_rows (kind, run, step)",
+            "CREATE UNIQUE INDEX metric_rows_by_digest ON metric_rows (kind, run, digest)",
+            """CREATE TABLE distributions (
+                number INTEGER NOT NULL PRIMARY KEY, kind VARCHAR NOT NULL, run INTEGER NOT NULL,
+                step INTEGER, name VARCHAR NOT NULL, digest BLOB, data BLOB NOT NULL, created_at
+                FLOAT NOT NULL)""",
+            "CREATE UNIQUE INDEX distributions_by_step ON distributions (kind, run, step, name)",
+            """CREATE UNIQUE INDEX distributions_by_digest
+                ON distributions (kind, run, name, digest)""",
+            """CREATE TABLE sample_objects (
+                number INTEGER NOT NULL PRIMARY KEY, key VARCHAR NOT NULL UNIQUE, run INTEGER NOT
+                NULL, step INTEGER NOT NULL, format VARCHAR, size INTEGER NOT NULL, sha256 BLOB,
+                token BLOB UNIQUE, expires_at FLOAT, confirmed BOOLEAN NOT NULL, created_at FLOAT
+                NOT NULL)""",
+            "CREATE INDEX sample_objects_by_step ON sample_objects (run, step)",
+            "CREATE INDEX sample_objects_by_content ON sample_objects (run, step, sha256)",
+            """CREATE TABLE otlp_spans (
+                owner VARCHAR NOT NULL, trace_id VARCHAR NOT NULL, span_id VARCHAR NOT NULL,
+                started_at FLOAT NOT NULL, data BLOB NOT NULL,
+                PRIMARY KEY (owner, trace_id, span_id))""",
+        ),
+    ),
 )
 
 

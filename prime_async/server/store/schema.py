@@ -13,12 +13,14 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    text,
 )
 
 __all__ = [
     "accounts",
     "api_keys",
     "checkpoints",
+    "distributions",
     "environments",
     "evaluation_environments",
     "evaluations",
@@ -26,8 +28,11 @@ __all__ = [
     "idempotency_keys",
     "leases",
     "metadata",
+    "metric_rows",
+    "otlp_spans",
     "pushes",
     "sample_chunks",
+    "sample_objects",
     "sandbox_labels",
     "sandbox_uploads",
     "sandboxes",
@@ -35,6 +40,7 @@ __all__ = [
     "teams",
     "volume_mounts",
     "volumes",
+    "training_runs",
 ]
 
 metadata = MetaData()
@@ -118,6 +124,9 @@ evaluations = Table(
     Column("created_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
     Column("finalized_at", Float),
+    Column("error_message", String),
+    # Closed because its client was silent, not by its client: the client may come back.
+    Column("lapsed", Boolean, nullable=False, server_default=text("0")),
     Index("evaluations_by_account", "account_id"),
     Index("evaluations_by_team", "team_id"),
     sqlite_autoincrement=True,
@@ -316,5 +325,196 @@ exposures = Table(
     Column("external_port", Integer),
     Column("created_at", Float, nullable=False),
     UniqueConstraint("sandbox_id", "port", "protocol"),
+    sqlite_autoincrement=True,
+)
+
+# Runs that train elsewhere and report here; objects are the JSON text as it was sent. ``lapsed`` as
+# for evaluations.
+training_runs = Table(
+    "training_runs",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("id", String, nullable=False, unique=True),
+    Column("account_id", String, nullable=False),
+    Column("team_id", String),
+    Column("name", String, nullable=False),
+    Column("base_model", String, nullable=False),
+    Column("environments", LargeBinary, nullable=False),
+    Column("run_config", LargeBinary),
+    Column("summary", LargeBinary),
+    Column("max_steps", Integer, nullable=False),
+    Column("batch_size", Integer),
+    Column("rollouts_per_example", Integer),
+    Column("seq_len", Integer),
+    Column("wandb_entity", String),
+    Column("wandb_project", String),
+    Column("wandb_run_name", String),
+    Column("status", String, nullable=False),
+    Column("error_message", String),
+    Column("lapsed", Boolean, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Column("completed_at", Float),
+    Index("training_runs_by_account", "account_id"),
+    Index("training_runs_by_team", "team_id"),
+    sqlite_autoincrement=True,
+)
+
+# Of evaluations (kind ``eval``) and training runs (``train``), by the run's number. One row per
+# step; rows without a step are told apart by the digest of their text.
+metric_rows = Table(
+    "metric_rows",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("step", Integer),
+    Column("digest", LargeBinary),
+    Column("data", LargeBinary, nullable=False),
+    Index("metric_rows_by_step", "kind", "run", "step", unique=True),
+    Index("metric_rows_by_digest", "kind", "run", "digest", unique=True),
+)
+
+# As metric rows, one per name.
+distributions = Table(
+    "distributions",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("step", Integer),
+    Column("name", String, nullable=False),
+    Column("digest", LargeBinary),
+    Column("data", LargeBinary, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Index("distributions_by_step", "kind", "run", "step", "name", unique=True),
+    Index("distributions_by_digest", "kind", "run", "name", "digest", unique=True),
+)
+
+# Files of samples of training runs. ``token`` is the digest of what lets its holder upload one;
+# ``sha256`` is set once the file is whole, ``confirmed`` once its owner said so.
+sample_objects = Table(
+    "sample_objects",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("key", String, nullable=False, unique=True),
+    Column("run", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("format", String),
+    Column("size", Integer, nullable=False),
+    Column("sha256", LargeBinary),
+    Column("token", LargeBinary, unique=True),
+    Column("expires_at", Float),
+    Column("confirmed", Boolean, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Index("sample_objects_by_step", "run", "step"),
+    Index("sample_objects_by_content", "run", "step", "sha256"),
+)
+
+# Spans as they came over OTLP, by the account or team they belong to; a trace is made anew from all
+# of its spans whenever some arrive.
+otlp_spans = Table(
+    "otlp_spans",
+    metadata,
+    Column("owner", String, primary_key=True),
+    Column("trace_id", String, primary_key=True),
+    Column("span_id", String, primary_key=True),
+    Column("started_at", Float, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+
+# Traces. ``owner`` is an account's id or ``team/<id>``. One row per upload: ``digest`` names the
+# file of its lines, ``cut`` says that some of its rows have been deleted since.
+trace_uploads = Table(
+    "trace_uploads",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("line_format", String, nullable=False),
+    Column("schema_version", Integer, nullable=False),
+    Column("context", String, nullable=False),
+    Column("user_id", String, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("cut", Boolean, nullable=False),
+    Column("created_at", Float, nullable=False),
+    UniqueConstraint("owner", "digest"),
+    Index("trace_uploads_by_digest", "digest"),
+    sqlite_autoincrement=True,
+)
+
+# One row per copy of a trace; ``current`` is the newest one, ``offset`` and ``length`` its place in
+# its upload. ``extras`` is JSON that lists show. ``searchable`` says that its texts are indexed.
+traces = Table(
+    "traces",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("trace_id", String, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("current", Boolean, nullable=False),
+    Column("searchable", Boolean, nullable=False),
+    Column("upload", Integer, nullable=False),
+    Column("offset", Integer, nullable=False),
+    Column("length", Integer, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("ingested_at", Float, nullable=False),
+    Column("episode_id", String),
+    Column("run_id", String),
+    Column("run_step", Integer),
+    Column("environment_id", String),
+    Column("model_provider", String),
+    Column("model_id", String),
+    Column("task_id", String),
+    Column("agent_name", String),
+    Column("reward", Float),
+    Column("outcome", String),
+    Column("has_error", Boolean, nullable=False),
+    Column("is_truncated", Boolean, nullable=False),
+    Column("duration_ms", Integer, nullable=False),
+    Column("total_tokens", Integer, nullable=False),
+    Column("extras", LargeBinary, nullable=False),
+    Index("traces_by_id", "owner", "trace_id", "generation", unique=True),
+    Index("traces_by_time", "owner", "created_at"),
+    Index("traces_by_run", "owner", "run_id", "created_at"),
+    Index("traces_by_episode", "owner", "episode_id"),
+    Index("traces_by_upload", "upload"),
+    Index("traces_to_index", "number", sqlite_where=text("searchable = 0")),
+    sqlite_autoincrement=True,
+)
+
+trace_episodes = Table(
+    "trace_episodes",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("episode_id", String, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("current", Boolean, nullable=False),
+    Column("upload", Integer, nullable=False),
+    Column("offset", Integer, nullable=False),
+    Column("length", Integer, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("ingested_at", Float, nullable=False),
+    Column("run_id", String),
+    Column("environment_id", String),
+    Column("outcome", String),
+    Column("has_error", Boolean, nullable=False),
+    Column("error_type", String),
+    Column("error_message", String),
+    Index("trace_episodes_by_id", "owner", "episode_id", "generation", unique=True),
+    Index("trace_episodes_by_time", "owner", "created_at"),
+    Index("trace_episodes_by_upload", "upload"),
+    sqlite_autoincrement=True,
+)
+
+# Pieces of the texts of a trace. The words in them are in the full-text table ``trace_words``,
+# under the same number; it keeps no text, and what it says of numbers that are gone is passed over.
+trace_texts = Table(
+    "trace_texts",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("trace", Integer, nullable=False),
+    Index("trace_texts_by_trace", "trace"),
     sqlite_autoincrement=True,
 )

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import selectors
+import socket
 import sys
 import weakref
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ROOT", "abandon_loop", "new_loop"]
-
-ROOT = "prime_sync"
-"""Name of the tasks that the bridge itself starts: at exit they end first, with their children."""
+__all__ = ["abandon_loop", "new_loop"]
 
 
 class _Selector(selectors.DefaultSelector):
@@ -38,6 +36,17 @@ class _Selector(selectors.DefaultSelector):
         return super().get_map() or {}
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """A loop that can resolve names while the interpreter exits, when executors take no work."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **hints: int) -> list[Any]:
+        try:
+            return await super().getaddrinfo(host, port, **hints)
+        except RuntimeError:
+            # Nothing but what ends at exit runs on this loop any more: it may wait.
+            return list(socket.getaddrinfo(host, port, **hints))
+
+
 _SELECTORS: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Selector] = (
     weakref.WeakKeyDictionary()
 )
@@ -53,7 +62,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
     if sys.platform == "win32":
         return asyncio.new_event_loop()
     selector = _Selector()
-    loop = asyncio.SelectorEventLoop(selector)
+    loop = _Loop(selector)
     _SELECTORS[loop] = selector
     return loop
 

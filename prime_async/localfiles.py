@@ -8,14 +8,14 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import anyio.to_thread
 
-__all__ = ["AtomicFile", "LocalFile", "WINDOW", "sha256_of"]
+__all__ = ["AtomicFile", "LocalFile", "WINDOW", "sha256_of", "windows_of"]
 
 WINDOW = 2**20
 """Bytes read or written at a time."""
@@ -134,3 +134,17 @@ async def sha256_of(path: Path) -> str:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+async def windows_of(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Gather bytes that come in pieces into windows of about 1 MiB."""
+    held: list[bytes] = []
+    size = 0
+    async for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= WINDOW:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)

@@ -1,0 +1,1 @@
+"""Spans of OpenTelemetry, taken in over OTLP/HTTP and made into traces."""

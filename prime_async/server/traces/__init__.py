@@ -1,0 +1,1 @@
+"""Traces on the embedded platform: ingest, projection, pages, search, export."""
