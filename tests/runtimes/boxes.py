@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
 
+from prime_async.server.runtimes.base import BaseRuntime
 from prime_async.server.runtimes.commands import Command
 from prime_async.server.runtimes.protocol import CommandExit, ExecSpec, OutputStream, SandboxSpec
 from prime_async.server.runtimes.sandbox import Sandbox
@@ -73,6 +78,28 @@ async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
     """An upload of some parts."""
     for part in parts:
         yield part
+
+
+@contextmanager
+def new_store() -> Iterator[Path]:
+    """An empty folder for sandboxes, below one that only this user can enter."""
+    folder = Path(tempfile.mkdtemp(prefix="boxes-"))
+    try:
+        yield folder / "sandboxes"
+    finally:
+        shutil.rmtree(folder)
+
+
+@asynccontextmanager
+async def ending(runtime: BaseRuntime) -> AsyncIterator[None]:
+    """End what is started meanwhile: sandboxes outlive a runtime, as they are meant to."""
+    before = set(runtime._sandboxes)
+    try:
+        yield
+    finally:
+        for box in list(runtime._sandboxes.values()):
+            if box.id not in before:
+                await box.stop()
 
 
 async def until(condition: Any, seconds: float = 20.0) -> None:

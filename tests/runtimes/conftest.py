@@ -1,4 +1,10 @@
-"""Runtimes under test, in folders of their own; the reason where this machine cannot run one."""
+"""Runtimes under test, in folders of their own; the reason where this machine cannot run one.
+
+Entering a runtime costs more than most tests: the tests of a module share one, and with it a loop
+(``pytestmark = pytest.mark.asyncio(loop_scope="module")``). Each has sandboxes of its own on it,
+which are ended after it, or says that it can share one. What would break a runtime for others
+enters one of its own on ``store``.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +16,13 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from prime_async.server.runtimes.base import BaseRuntime
 from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
 from prime_async.server.runtimes.process import ProcessRuntime
 from prime_async.server.runtimes.sandbox import Sandbox
-from tests.runtimes.boxes import spec
+from tests.runtimes.boxes import ending, new_store, spec
 
 RUNTIMES = {"bubblewrap": BubblewrapRuntime, "process": ProcessRuntime}
 
@@ -45,42 +52,53 @@ def refusal() -> str:
 @pytest.fixture
 def store() -> Iterator[Path]:
     """An empty folder for sandboxes, below one that only this user can enter."""
-    folder = Path(tempfile.mkdtemp(prefix="boxes-"))
-    yield folder / "sandboxes"
-    shutil.rmtree(folder)
+    with new_store() as folder:
+        yield folder
 
 
-@pytest.fixture(params=sorted(RUNTIMES))
-async def runtime(
-    request: pytest.FixtureRequest, store: Path, refusal: str
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=sorted(RUNTIMES))
+async def shared_runtime(
+    request: pytest.FixtureRequest, refusal: str
 ) -> AsyncIterator[BaseRuntime]:
     """Every runtime that keeps the contract, one after the other."""
     if request.param == "bubblewrap" and refusal:
         pytest.skip(f"no isolation on this machine: {refusal}")
-    async with RUNTIMES[request.param](store) as entered:
-        yield entered
-        for box in list(entered._sandboxes.values()):
-            await box.stop()
+    with new_store() as folder:
+        async with RUNTIMES[request.param](folder) as entered, ending(entered):
+            yield entered
 
 
-@pytest.fixture
-async def isolating(store: Path, refusal: str) -> AsyncIterator[BubblewrapRuntime]:
+@pytest_asyncio.fixture(loop_scope="module")
+async def runtime(shared_runtime: BaseRuntime) -> AsyncIterator[BaseRuntime]:
+    """The same, with no sandbox of another test."""
+    async with ending(shared_runtime):
+        yield shared_runtime
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_isolating(refusal: str) -> AsyncIterator[BubblewrapRuntime]:
     """The runtime that isolates."""
     if refusal:
         pytest.skip(f"no isolation on this machine: {refusal}")
-    async with BubblewrapRuntime(store) as entered:
-        yield entered
-        for box in list(entered._sandboxes.values()):
-            await box.stop()
+    with new_store() as folder:
+        async with BubblewrapRuntime(folder) as entered, ending(entered):
+            yield entered
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
+async def isolating(shared_isolating: BubblewrapRuntime) -> AsyncIterator[BubblewrapRuntime]:
+    """The same, with no sandbox of another test but what its module shares."""
+    async with ending(shared_isolating):
+        yield shared_isolating
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def box(runtime: BaseRuntime) -> Sandbox:
     """A sandbox of every runtime."""
     return await runtime.start(spec())
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def isolated(isolating: BubblewrapRuntime) -> Sandbox:
     """A sandbox that isolates."""
     return await isolating.start(spec())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from prime_async.server.runtimes.cgroups import Group, VersionTwo
+from prime_async.server.runtimes.cgroups import Group, VersionTwo, find_cgroups
+from prime_async.server.runtimes.identity import find_owner
 from prime_async.server.runtimes.protocol import Limits
 from prime_async.server.runtimes.rooted import Identity
 
@@ -56,3 +58,11 @@ def test_usage_is_read(groups: VersionTwo) -> None:
 def test_a_group_that_is_gone_is_removed() -> None:
     """Removing is safe to repeat."""
     assert Group({"": "/no/such/group"}).remove()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there are control groups on Linux only")
+def test_looking_for_groups_never_fails() -> None:
+    """Whatever it finds."""
+    found = find_cgroups(find_owner().identity)
+    if found is not None:
+        found.close()

@@ -32,7 +32,9 @@ from prime_async.server.runtimes.protocol import (
     TerminalSize,
 )
 from prime_async.server.runtimes.sandbox import Sandbox
-from tests.runtimes.boxes import MIB, collect, finish, run, sh, spec, until
+from tests.runtimes.boxes import MIB, collect, ending, finish, run, sh, spec, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_command_gives_its_output_and_its_code(box: Sandbox) -> None:
@@ -365,6 +367,7 @@ async def test_time_ends_a_sandbox(runtime: BaseRuntime) -> None:
         assert (await box.ended()).kind is Ending.TIMEOUT
     with pytest.raises(SandboxEndedError):
         await box.exec(ExecSpec(("/bin/true",)))
+    await box.stop()
 
 
 async def test_a_sandbox_ends_in_time_without_any_server(runtime: BaseRuntime) -> None:
@@ -380,6 +383,7 @@ async def test_idleness_ends_a_sandbox_that_does_nothing(runtime: BaseRuntime) -
     assert done.stdout == "done\n"
     with anyio.fail_after(10):
         assert (await box.ended()).kind is Ending.IDLE
+    await box.stop()
 
 
 async def test_a_first_process_that_is_killed_is_told(runtime: BaseRuntime) -> None:
@@ -423,14 +427,15 @@ def free_ports(count: int) -> list[int]:
         return [server.getsockname()[1] for server in made]
 
 
-async def test_a_sandbox_is_adopted_by_its_record(runtime: BaseRuntime, store: Path) -> None:
+async def test_a_sandbox_is_adopted_by_its_record(shared_runtime: BaseRuntime, store: Path) -> None:
     """The record is JSON, holds no secret, and is all that another server needs."""
-    box = await runtime.start(spec(environment={"SECRET": "canary-123"}))
-    await sh(box, "echo kept > file; setsid sleep 300 >/dev/null 2>&1 &")
-    text = msgspec.json.encode(box.record)
+    kind = type(shared_runtime)
+    async with kind(store) as first:
+        box = await first.start(spec(environment={"SECRET": "canary-123"}))
+        await sh(box, "echo kept > file; setsid sleep 300 >/dev/null 2>&1 &")
+        text = msgspec.json.encode(box.record)
     assert b"canary" not in text
-    await runtime.__aexit__(None, None, None)
-    async with type(runtime)(store) as other:
+    async with kind(store) as other, ending(other):
         again = await other.adopt(msgspec.json.decode(text, type=SandboxRecord))
         assert again is not None
         assert again.record.pid == box.record.pid
@@ -440,14 +445,15 @@ async def test_a_sandbox_is_adopted_by_its_record(runtime: BaseRuntime, store: P
         assert _folders(other) == []
 
 
-async def test_what_is_gone_is_not_adopted(runtime: BaseRuntime, store: Path) -> None:
+async def test_what_is_gone_is_not_adopted(shared_runtime: BaseRuntime, store: Path) -> None:
     """Neither a process with the same number that started at another time; leftovers go."""
-    box = await runtime.start(spec())
-    record = msgspec.structs.replace(box.record, id="other", pid=os.getpid())
-    assert await runtime.adopt(record) is None
-    await runtime.__aexit__(None, None, None)
+    kind = type(shared_runtime)
+    async with kind(store) as first:
+        box = await first.start(spec())
+        record = msgspec.structs.replace(box.record, id="other", pid=os.getpid())
+        assert await first.adopt(record) is None
     os.kill(box.record.pid, signal.SIGKILL)
-    async with type(runtime)(store) as other:
+    async with kind(store) as other:
         assert await other.adopt(box.record) is None
         assert _folders(other) == []
 

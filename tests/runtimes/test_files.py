@@ -5,14 +5,34 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import anyio
 import pytest
+import pytest_asyncio
 
+from prime_async.server.runtimes.base import BaseRuntime
 from prime_async.server.runtimes.errors import SandboxFileError
 from prime_async.server.runtimes.sandbox import Sandbox
-from tests.runtimes.boxes import MIB, chunks, sh
+from tests.runtimes.boxes import MIB, chunks, sh, spec
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_box(shared_runtime: BaseRuntime) -> Sandbox:
+    """One sandbox for all tests."""
+    return await shared_runtime.start(spec(timeout_seconds=3600.0))
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def box(shared_box: Sandbox) -> AsyncIterator[Sandbox]:
+    """The same, with an empty working directory again after each test."""
+    try:
+        yield shared_box
+    finally:
+        for entry in await shared_box.files.list("/app"):
+            await shared_box.files.delete(entry.path, recursive=True)
+
 
 NAMES = [
     "🤣.txt",
@@ -298,14 +318,3 @@ async def test_files_hold_the_loop_for_no_time(box: Sandbox) -> None:
                 pass
         group.cancel_scope.cancel()
     assert worst < 0.2
-
-
-def test_one_module_opens_sandbox_files() -> None:
-    """What opens by name inside a sandbox goes through `rooted.py`."""
-    folder = Path(__file__).parents[2] / "prime_async" / "server" / "runtimes"
-    naming = {
-        path.name
-        for path in folder.glob("*.py")
-        if "/proc/{" in (text := path.read_text()) and "/root" in text and "root" in path.name
-    }
-    assert naming <= {"rooted.py"}

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import resource
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
 import pytest
+import pytest_asyncio
 
 from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
-from prime_async.server.runtimes.cgroups import find_cgroups
 from prime_async.server.runtimes.protocol import Ending, ExecSpec
-from tests.runtimes.boxes import MIB, collect, finish, run, sh, spec
+from tests.runtimes.boxes import MIB, collect, ending, finish, new_store, run, sh, spec
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture(params=["groups", "watchdog"])
-async def limiting(
-    request: pytest.FixtureRequest, store: Path, refusal: str
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["groups", "watchdog"])
+async def shared_limiting(
+    request: pytest.FixtureRequest, refusal: str
 ) -> AsyncIterator[BubblewrapRuntime]:
     """The runtime with control groups, where there are any, and without."""
     if refusal:
         pytest.skip(f"no isolation on this machine: {refusal}")
     groups = request.param == "groups"
-    async with BubblewrapRuntime(store, use_cgroups=groups) as entered:
-        if groups and entered._cgroups is None:
-            pytest.skip("no control groups for this user on this machine")
-        yield entered
-        for box in list(entered._sandboxes.values()):
-            await box.stop()
+    with new_store() as folder:
+        async with BubblewrapRuntime(folder, use_cgroups=groups) as entered:
+            if groups and entered._cgroups is None:
+                pytest.skip("no control groups for this user on this machine")
+            yield entered
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def limiting(shared_limiting: BubblewrapRuntime) -> AsyncIterator[BubblewrapRuntime]:
+    """The same, with no sandbox of another test."""
+    async with ending(shared_limiting):
+        yield shared_limiting
 
 
 async def test_ten_gigabytes_in_one_process(limiting: BubblewrapRuntime) -> None:
@@ -167,13 +174,3 @@ async def test_cpu_is_limited_where_groups_can(limiting: BubblewrapRuntime) -> N
     )
     command = await box.exec(ExecSpec(("python3", "-c", script)))
     assert float((await finish(command)).stdout) < 0.6
-
-
-def test_group_one_at_least_is_looked_for() -> None:
-    """Looking for control groups never fails, whatever it finds."""
-    from prime_async.server.runtimes.identity import find_owner
-
-    if sys.platform == "linux":
-        found = find_cgroups(find_owner().identity)
-        if found is not None:
-            found.close()

@@ -14,6 +14,8 @@ from tests.runtimes.boxes import MIB, sh, spec, until
 
 COUNT = 300
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 @pytest.mark.scale
 @pytest.mark.timeout(600)
