@@ -69,6 +69,25 @@ def test_a_job_from_start_to_end(
     assert (document["stdout"], document["stdout_end"], document["exit_code"]) == ("a  b\n", 5, 7)
 
 
+def test_handles_however_they_are_laid_out(
+    box: Sandbox, through: Callable[..., Ran], piped: Callable[..., Ran]
+) -> None:
+    """What `start -o json` prints, several of them, a list of them, lines of the short form."""
+    printed, other = (
+        through("job", "start", box.id, word, "-o", "json").out for word in ("true", "false")
+    )
+    assert printed.count("\n") > 1
+    jobs = [BackgroundJob.from_json(text) for text in (printed, other)]
+    short = "\n".join(f"  {box.id}/{job.job_id}" for job in jobs)
+    for text in (printed + other, f"[{printed},{other}]", f"{short}\n\n"):
+        ran = piped(text, "job", "status", "-o", "json")
+        told = json.loads(ran.out)["jobs"]
+        assert [one["job_id"] for one in told] == [job.job_id for job in jobs], ran
+    cut = piped(printed[:-4], "job", "status")
+    assert cut.code == 2
+    assert "not the handle of a background job" in cut.err
+
+
 def test_many_jobs_are_a_table_and_a_pipe(
     box: Sandbox, through: Callable[..., Ran], piped: Callable[..., Ran]
 ) -> None:

@@ -1,9 +1,10 @@
-"""Jobs on the command line: as ``SANDBOX/JOB``, as JSON, or as lines of standard input."""
+"""Jobs on the command line: as ``SANDBOX/JOB``, as JSON, or either from standard input."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import asyncclick
@@ -64,11 +65,24 @@ def handles_of(texts: Sequence[str]) -> list[BackgroundJob]:
         raise asyncclick.UsageError(
             "which jobs? Name them as SANDBOX/JOB, or pipe what `prime-async job start` printed."
         )
-    given = list(texts) or sys.stdin.read(_MOST_INPUT).splitlines()
-    found = [_handle(text) for text in given if text.strip()]
+    given = texts or _pieces(sys.stdin.read(_MOST_INPUT))
+    found = [_handle(text) for text in given]
     if not found:
         raise asyncclick.UsageError("there is no handle of a job on standard input")
     return found
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield JSON objects however they are laid out, alone or in a list, and lines of other text."""
+    while text := text.lstrip().removeprefix("[").lstrip(" \t\r\n,]"):
+        end = text.find("\n") + 1 or len(text)
+        if text.startswith("{"):
+            try:
+                _, end = json.JSONDecoder().raw_decode(text)
+            except ValueError:
+                end = len(text)  # whoever reads the handle says what is wrong with it
+        yield text[:end].strip()
+        text = text[end:]
 
 
 def _handle(text: str) -> BackgroundJob:

@@ -60,8 +60,8 @@ async def start(
 ) -> None:
     """Start a command that goes on by itself, and print its handle.
 
-    The handle is one line of JSON, with --output json too; the other job commands read it from
-    standard input.
+    The handle is one line of JSON; the other job commands read it from standard input, however it
+    is laid out.
     """
     session.secrets.update(value for _, value in environment)
     line = words[0] if len(words) == 1 else shlex.join(words)
