@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+import anyio
 import msgspec
 
 from prime_async.api import AsyncAPIClient
 from prime_async.errors import NotFoundError, UsageError
 from prime_async.models import Record
-from prime_async.transport import Response
+from prime_async.transport import DEFAULT_TIMEOUT, Response, check_timeout, time_left
 
-__all__ = ["check_range", "given", "read_record", "send_about"]
+__all__ = ["DAY", "PageClock", "check_range", "given", "read_record", "send_about"]
 
 R = TypeVar("R", bound=Record)
+
+DAY = 86_400.0
+"""Seconds: the default of calls that go through pages, or through what is kept on disk."""
 
 
 def given(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,3 +77,22 @@ async def send_about(
             method=error.method,
             url=error.url,
         ) from error
+
+
+class PageClock:
+    """The time of an iteration over pages: so long in all, and no page longer than a plain call.
+
+    Args:
+        timeout: seconds for all of it; default 86,400 (a day), and 60 for each page.
+
+    Raises:
+        UsageError: `timeout` is not a positive number.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        self._page = math.inf if timeout is not None else DEFAULT_TIMEOUT
+        self._until = anyio.current_time() + check_timeout(timeout, DAY)
+
+    def next(self) -> float:
+        """Return the seconds the next page may take."""
+        return min(self._page, time_left(self._until))

@@ -124,11 +124,18 @@ class ImageClient(ResourceClient):
         search: str | None = None,
         platform: bool = False,
         page_size: int = 100,
+        timeout: float | None = None,
     ) -> CloseableIterator[ImageListItem]:
         """Yield every row of images, reading page by page; arguments as :meth:`list`.
 
+        Args:
+            page_size: rows per request.
+            timeout: seconds for all of it, the caller's own work in between included; default
+                86,400 (a day), and 60 for each page.
+
         Raises:
             UsageError: as :meth:`list`.
+            APITimeoutError: it took too long.
         """
         return BRIDGE.iterate(
             self._async.iter(
@@ -136,6 +143,7 @@ class ImageClient(ResourceClient):
                 search=search,
                 platform=platform,
                 page_size=page_size,
+                timeout=timeout,
             ),
         )
 

@@ -283,11 +283,18 @@ class SandboxControl(ResourceClient):
         user_id: str | None = None,
         *,
         page_size: int = 100,
+        timeout: float | None = None,
     ) -> CloseableIterator[Sandbox]:
         """Yield every sandbox, newest first, reading page by page; arguments as :meth:`list`.
 
+        Args:
+            page_size: sandboxes per request, 1 to 100.
+            timeout: seconds for all of it, the caller's own work in between included; default
+                86,400 (a day), and 60 for each page.
+
         Raises:
             UsageError: `page_size` is out of range.
+            APITimeoutError: it took too long.
         """
         return BRIDGE.iterate(
             self._async.iter_sandboxes(
@@ -297,6 +304,7 @@ class SandboxControl(ResourceClient):
                 exclude_terminated,
                 user_id,
                 page_size=page_size,
+                timeout=timeout,
             ),
         )
 
@@ -423,9 +431,14 @@ class SandboxControl(ResourceClient):
         """
         return BRIDGE.call(self._async.get_logs(sandbox_id, timeout=timeout))
 
-    def get_error_context(self, sandbox_id: str) -> ErrorContext:
-        """Return why a sandbox is not well; empty when the platform does not tell within 10 s."""
-        return BRIDGE.call(self._async.get_error_context(sandbox_id))
+    def get_error_context(self, sandbox_id: str, *, timeout: float | None = None) -> ErrorContext:
+        """Return why a sandbox is not well; empty when the platform does not tell in time.
+
+        Args:
+            sandbox_id: which.
+            timeout: seconds in all; default 10.
+        """
+        return BRIDGE.call(self._async.get_error_context(sandbox_id, timeout=timeout))
 
     def clear_auth_cache(self) -> None:
         """Forget the tokens of all sandboxes of this account, in memory and on disk."""
@@ -1864,13 +1877,22 @@ class Volumes:
         *,
         team_id: str | None = None,
         page_size: int = MAX_PAGE,
+        timeout: float | None = None,
     ) -> CloseableIterator[Volume]:
         """Yield every volume, reading page by page; arguments as :meth:`list`.
 
+        Args:
+            page_size: volumes per request.
+            timeout: seconds for all of it, the caller's own work in between included; default
+                86,400 (a day), and 60 for each page.
+
         Raises:
             UsageError: `page_size` is out of range.
+            APITimeoutError: it took too long.
         """
-        return BRIDGE.iterate(self._async.iter(team_id=team_id, page_size=page_size))
+        return BRIDGE.iterate(
+            self._async.iter(team_id=team_id, page_size=page_size, timeout=timeout),
+        )
 
     def publish(
         self,

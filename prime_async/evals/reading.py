@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator
 from typing import Any
-
-import anyio
 
 from prime_async.errors import NotFoundError
 from prime_async.evals.models import Evaluation, EvaluationList, SamplePage
 from prime_async.evals.pages import decode_samples
 from prime_async.evals.push import not_found
 from prime_async.evals.waiting import wait_until_terminal
-from prime_async.requests import check_range, read_record
+from prime_async.requests import PageClock, check_range, read_record
 from prime_async.resources import AsyncResourceClient
 from prime_async.transport import (
-    DEFAULT_TIMEOUT,
     Response,
-    check_timeout,
     path_segment,
-    time_left,
 )
 
 __all__ = ["AsyncEvalsReader", "evaluation_path"]
 
 MAX_PAGE = 1000
-_DAY = 86_400.0
 
 
 class AsyncEvalsReader(AsyncResourceClient):
@@ -104,7 +97,7 @@ class AsyncEvalsReader(AsyncResourceClient):
             UsageError: `page_size` is out of range.
             APITimeoutError: it took too long.
         """
-        skip, clock = 0, _Pages(timeout)
+        skip, clock = 0, PageClock(timeout)
         while True:
             page = await self.list_evaluations(
                 env_name, suite_id, skip, page_size, team_id=team_id, timeout=clock.next()
@@ -157,7 +150,7 @@ class AsyncEvalsReader(AsyncResourceClient):
             UsageError: `page_size` is out of range.
             APITimeoutError: it took too long.
         """
-        number, clock = 1, _Pages(timeout)
+        number, clock = 1, PageClock(timeout)
         while True:
             page = await self.get_samples(evaluation_id, number, page_size, timeout=clock.next())
             for sample in page.samples:
@@ -196,18 +189,6 @@ class AsyncEvalsReader(AsyncResourceClient):
             return await transport.request(method, path, **options)
         except NotFoundError as error:
             raise not_found(evaluation_id, error) from error
-
-
-class _Pages:
-    """The time of an iteration: so long in all, and no page longer than a plain call."""
-
-    def __init__(self, timeout: float | None) -> None:
-        self._page = math.inf if timeout is not None else DEFAULT_TIMEOUT
-        self._until = anyio.current_time() + check_timeout(timeout, _DAY)
-
-    def next(self) -> float:
-        """Return the seconds the next page may take."""
-        return min(self._page, time_left(self._until))
 
 
 def evaluation_path(evaluation_id: str) -> str:

@@ -21,7 +21,7 @@ from prime_async.images.models import (
 )
 from prime_async.images.requests import BuildImageRequest, UpdateImagesRequest
 from prime_async.images.uploading import upload_context
-from prime_async.requests import check_range, read_record, send_about
+from prime_async.requests import PageClock, check_range, read_record, send_about
 from prime_async.resources import AsyncResourceClient
 from prime_async.transport import check_timeout, deadline, path_segment
 
@@ -88,16 +88,28 @@ class AsyncImageClient(AsyncResourceClient):
         search: str | None = None,
         platform: bool = False,
         page_size: int = 100,
+        timeout: float | None = None,
     ) -> AsyncIterator[ImageListItem]:
         """Yield every row of images, reading page by page; arguments as :meth:`list`.
 
+        Args:
+            page_size: rows per request.
+            timeout: seconds for all of it, the caller's own work in between included; default
+                86,400 (a day), and 60 for each page.
+
         Raises:
             UsageError: as :meth:`list`.
+            APITimeoutError: it took too long.
         """
-        offset = 0
+        offset, clock = 0, PageClock(timeout)
         while True:
             found = await self.list(
-                team_id=team_id, search=search, platform=platform, offset=offset, limit=page_size
+                team_id=team_id,
+                search=search,
+                platform=platform,
+                offset=offset,
+                limit=page_size,
+                timeout=clock.next(),
             )
             for row in found.data:
                 yield row

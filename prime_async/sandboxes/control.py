@@ -13,12 +13,12 @@ import msgspec
 from prime_async import ids
 from prime_async.api import AsyncAPIClient
 from prime_async.errors import NotFoundError, SandboxNotFoundError, UsageError
-from prime_async.requests import check_range, given, read_record
+from prime_async.requests import PageClock, check_range, given, read_record
 from prime_async.resources import AsyncResourceClient
 from prime_async.sandboxes.background import Background
 from prime_async.sandboxes.coalescer import BATCH
 from prime_async.sandboxes.commands import CommandOptions
-from prime_async.sandboxes.gateway import Gateway, sandbox_not_found
+from prime_async.sandboxes.gateway import CONTEXT_SECONDS, Gateway, sandbox_not_found
 from prime_async.sandboxes.lan import LanJoins
 from prime_async.sandboxes.live import Leases, LiveSandboxes, Owner
 from prime_async.sandboxes.models import (
@@ -216,16 +216,30 @@ class AsyncSandboxControl(AsyncResourceClient):
         user_id: str | None = None,
         *,
         page_size: int = 100,
+        timeout: float | None = None,
     ) -> AsyncIterator[Sandbox]:
         """Yield every sandbox, newest first, reading page by page; arguments as :meth:`list`.
 
+        Args:
+            page_size: sandboxes per request, 1 to 100.
+            timeout: seconds for all of it, the caller's own work in between included; default
+                86,400 (a day), and 60 for each page.
+
         Raises:
             UsageError: `page_size` is out of range.
+            APITimeoutError: it took too long.
         """
-        page = 1
+        page, clock = 1, PageClock(timeout)
         while True:
             found = await self.list(
-                team_id, status, labels, page, page_size, exclude_terminated, user_id
+                team_id,
+                status,
+                labels,
+                page,
+                page_size,
+                exclude_terminated,
+                user_id,
+                timeout=clock.next(),
             )
             for sandbox in found.sandboxes:
                 yield sandbox
@@ -367,9 +381,17 @@ class AsyncSandboxControl(AsyncResourceClient):
         response = await self._send(sandbox_id, "GET", "/logs", timeout=timeout)
         return str(response.json().get("logs") or "")
 
-    async def get_error_context(self, sandbox_id: str) -> ErrorContext:
-        """Return why a sandbox is not well; empty when the platform does not tell within 10 s."""
-        return await self._gateway.error_context(sandbox_id)
+    async def get_error_context(
+        self, sandbox_id: str, *, timeout: float | None = None
+    ) -> ErrorContext:
+        """Return why a sandbox is not well; empty when the platform does not tell in time.
+
+        Args:
+            sandbox_id: which.
+            timeout: seconds in all; default 10.
+        """
+        seconds = check_timeout(timeout, CONTEXT_SECONDS)
+        return await self._gateway.error_context(sandbox_id, seconds)
 
     async def clear_auth_cache(self) -> None:
         """Forget the tokens of all sandboxes of this account, in memory and on disk."""

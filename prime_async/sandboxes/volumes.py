@@ -7,7 +7,7 @@ from typing import Any
 
 from prime_async import ids
 from prime_async.errors import NotFoundError, UsageError
-from prime_async.requests import check_range, given, read_record, send_about
+from prime_async.requests import PageClock, check_range, given, read_record, send_about
 from prime_async.sandboxes.checkpoint_models import SandboxCheckpoint, Volume, VolumeListResponse
 from prime_async.sandboxes.checkpoints import AsyncSandboxCheckpoints
 from prime_async.sandboxes.once import make_once
@@ -148,16 +148,28 @@ class AsyncVolumes:
         return read_record(response, VolumeListResponse)
 
     async def iter(
-        self, *, team_id: str | None = None, page_size: int = MAX_PAGE
+        self,
+        *,
+        team_id: str | None = None,
+        page_size: int = MAX_PAGE,
+        timeout: float | None = None,
     ) -> AsyncIterator[Volume]:
         """Yield every volume, reading page by page; arguments as :meth:`list`.
 
+        Args:
+            page_size: volumes per request.
+            timeout: seconds for all of it, the caller's own work in between included; default
+                86,400 (a day), and 60 for each page.
+
         Raises:
             UsageError: `page_size` is out of range.
+            APITimeoutError: it took too long.
         """
-        page = 1
+        page, clock = 1, PageClock(timeout)
         while True:
-            found = await self.list(team_id=team_id, page=page, per_page=page_size)
+            found = await self.list(
+                team_id=team_id, page=page, per_page=page_size, timeout=clock.next()
+            )
             for volume in found.volumes:
                 yield volume
             if not found.has_next or not found.volumes:

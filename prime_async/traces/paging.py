@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-import anyio
-
-from prime_async.transport import DEFAULT_TIMEOUT, check_timeout, time_left
+from prime_async.requests import PageClock
 
 __all__ = ["Page", "through_pages"]
-
-_DAY = 86_400.0
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -43,7 +38,7 @@ async def through_pages(
         cursor: where to begin; None is the first page.
         timeout: seconds for all of it; default a day, and 60 for each page.
     """
-    clock, ahead = _Clock(timeout), _Ahead[T]()
+    clock, ahead = PageClock(timeout), _Ahead[T]()
     try:
         page = await fetch(cursor, clock.next())
         while True:
@@ -83,15 +78,3 @@ class _Ahead(Generic[T]):
             await asyncio.wait({self._task})
             if not self._task.cancelled():
                 self._task.exception()  # looked at: nobody else will
-
-
-class _Clock:
-    """The time of an iteration: so long in all, and no page longer than a plain call."""
-
-    def __init__(self, timeout: float | None) -> None:
-        self._page = math.inf if timeout is not None else DEFAULT_TIMEOUT
-        self._until = anyio.current_time() + check_timeout(timeout, _DAY)
-
-    def next(self) -> float:
-        """Return the seconds the next page may take."""
-        return min(self._page, time_left(self._until))

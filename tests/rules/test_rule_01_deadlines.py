@@ -8,13 +8,14 @@ import time
 
 import pytest
 
+from prime_async import requests
 from prime_async.errors import (
     APIConnectionError,
     APITimeoutError,
     PartialPushError,
     UsageError,
 )
-from prime_async.evals import client, pushing, reading, waiting
+from prime_async.evals import client, pushing, waiting
 from prime_async.transport import DEFAULT_TIMEOUT
 from tests.official_stub import EVALUATION, OfficialStub
 from tests.rules.calls import CALLS, NO_DEADLINE
@@ -62,7 +63,7 @@ async def test_every_call_ends_by_its_default(
 ) -> None:
     """Nobody said how long: the documented defaults count, and they are finite."""
     assert DEFAULT_TIMEOUT == 60
-    days = (pushing.DEFAULT_TIMEOUT, waiting._DEFAULT_TIMEOUT, client._DAY, reading._DAY)
+    days = (pushing.DEFAULT_TIMEOUT, waiting._DEFAULT_TIMEOUT, client._DAY, requests.DAY)
     assert set(days) == {86_400}
     for place in ("transport", "evals.client", "evals.pushing"):
         monkeypatch.setattr(f"prime_async.{place}.DEFAULT_TIMEOUT", SHORT)
