@@ -76,6 +76,7 @@ IMPORTERS = {
         "prime_async.server.traces",
         "prime_async.spool",
         "prime_async.traces",
+        "prime_async.traces.genai",
         "prime_async.transport",
     },
     "tomli": {"prime_async.server.sandboxes"},  # the choices in sandboxes.toml
