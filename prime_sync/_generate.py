@@ -104,6 +104,7 @@ PLAN = Plan(
     async_only={
         "AsyncRun.alog_episodes": "waiting for room is for loops that must not be stalled",
         "AsyncRun.alog_metrics": "waiting for room is for loops that must not be stalled",
+        "AsyncRun.alog_samples": "waiting for room is for loops that must not be stalled",
         "AsyncRun.alog_traces": "waiting for room is for loops that must not be stalled",
         "aiter_batches": "iter_batches is the same for plain code",
         "compress_batch": "makes what only a sink's own loop sends",
