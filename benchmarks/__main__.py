@@ -11,7 +11,17 @@ from typing import Any
 
 from benchmarks.report import print_report
 
-_EQUIPMENT = {"__init__", "__main__", "harness", "platform", "report", "samples", "server"}
+_EQUIPMENT = {
+    "__init__",
+    "__main__",
+    "harness",
+    "platform",
+    "report",
+    "rollouts",
+    "samples",
+    "server",
+    "uploads",
+}
 
 
 def names() -> list[str]:
