@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import aiohttp
@@ -19,7 +19,7 @@ from benchmarks.harness import Contender, Figures, case, measured, race
 from benchmarks.rollouts import make_rollouts
 from benchmarks.server import Server
 
-__all__ = ["run"]
+__all__ = ["post_all", "run"]
 
 COUNT = 200
 CONCURRENCY = 4
@@ -98,14 +98,17 @@ async def bulk_floor(url: str, count: int, zstd: bool) -> Figures:
     rollouts = list(make_rollouts(count))
     encode = msgspec.json.Encoder().encode
     size = sum(len(encode(rollout)) + 1 for rollout in rollouts)
-    figures = await measured(lambda: _post_all(url, rollouts, zstd))
+    figures = await measured(lambda: post_all(url, rollouts, zstd))
     return {**figures, "plain_mib": size / 2**20}
 
 
-async def _post_all(url: str, rollouts: Iterable[Any], zstd: bool) -> None:
+async def post_all(
+    url: str, rollouts: Iterable[Any], zstd: bool, batch_bytes: int = BATCH_BYTES
+) -> None:
+    """Upload with nothing that could be left out."""
     free = asyncio.Semaphore(CONCURRENCY)
     headers = {"Authorization": "Bearer bench"}
-    batches = _batches(rollouts)
+    batches = _batches(rollouts, batch_bytes)
     async with aiohttp.ClientSession(headers=headers) as session, asyncio.TaskGroup() as group:
 
         async def post(batch: list[bytes]) -> None:
@@ -121,13 +124,13 @@ async def _post_all(url: str, rollouts: Iterable[Any], zstd: bool) -> None:
             group.create_task(post(batch))
 
 
-def _batches(rollouts: Iterable[Any]) -> Iterator[list[bytes]]:
+def _batches(rollouts: Iterable[Any], batch_bytes: int) -> Iterator[list[bytes]]:
     encode = msgspec.json.Encoder().encode
     batch: list[bytes] = []
     size = 0
     for rollout in rollouts:
         line = encode(rollout) + b"\n"
-        if size + len(line) > BATCH_BYTES:
+        if size + len(line) > batch_bytes:
             yield batch
             batch, size = [], 0
         batch.append(line)
