@@ -18,6 +18,7 @@ _FIGURES = {
     "log_p50_ms": "log p50 ms",
     "log_p99_ms": "log p99 ms",
     "log_max_ms": "log max ms",
+    "log_cpu_p99_ms": "log CPU p99 ms",
 }
 
 

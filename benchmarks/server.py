@@ -199,7 +199,7 @@ class _Upload(asyncio.Protocol):
             "evaluation_id": "bench",
             "id": "bench",
             "data": {"id": "bench"},
-            "run": {"id": "bench"},
+            "run": {"id": "bench", "status": "RUNNING"},
         }
 
     def _uploaded(self) -> tuple[str, dict[str, object]]:
