@@ -100,6 +100,7 @@ PLAN = Plan(
             ),
             "prime_async.runs",
         ),
+        Unit("prime_sync.bridges", ("prime_async.bridges.rollouts",), "prime_async.bridges"),
     ),
     async_only={
         "AsyncRun.alog_episodes": "waiting for room is for loops that must not be stalled",
