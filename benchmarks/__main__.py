@@ -19,8 +19,10 @@ _EQUIPMENT = {
     "jobserver",
     "platform",
     "report",
+    "rollouts",
     "samples",
     "server",
+    "uploads",
 }
 
 

@@ -14,6 +14,11 @@ _FIGURES = {
     "cpu_s": "CPU s",
     "stall_ms": "worst stall ms",
     "extra_rss_mb": "extra memory MB",
+    "record_ms": "ms per record",
+    "log_p50_ms": "log p50 ms",
+    "log_p99_ms": "log p99 ms",
+    "log_max_ms": "log max ms",
+    "log_cpu_p99_ms": "log CPU p99 ms",
 }
 
 

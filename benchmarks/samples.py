@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["make_samples"]
+__all__ = ["make_samples", "make_text"]
 
 _TEXT_BYTES = 1 << 20
 _TURNS = 6
@@ -28,7 +28,7 @@ def make_samples(count: int, *, mark: str = "") -> Iterator[dict[str, Any]]:
     its text, but making 20,000 of them takes about a second.
     """
     draw = random.Random(7)
-    text = _text(draw)
+    text = make_text(draw)
 
     def cut(size: int) -> str:
         at = draw.randrange(len(text) - size)
@@ -73,7 +73,8 @@ def _turn(number: int, text: str) -> list[dict[str, Any]]:
     ]
 
 
-def _text(draw: random.Random) -> str:
+def make_text(draw: random.Random) -> str:
+    """Return a megabyte of words to cut texts from."""
     vocabulary = _WORDS.split()
     words: list[str] = []
     size = 0

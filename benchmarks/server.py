@@ -16,14 +16,16 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
+from benchmarks.uploads import records_in
+
 __all__ = ["Counters", "Server", "serve"]
 
-FEATURES = "X-Prime-Features: idempotency, sample-ranges, auth-batch\r\n"
+FEATURES = "idempotency, sample-ranges, auth-batch, run-metrics-batch, traces-zstd"
 MARK = b'"example_id":'
 """Every sample of the benchmarks has this key once and nowhere in its text."""
 
-_READ = b"/auth:batchGet"
-"""Where the body is read, and not only counted."""
+_OK = "200 OK"
+_LOOKUP = b"/auth:batchGet"
 
 TOKEN: dict[str, object] = {
     "gateway_url": "http://127.0.0.1:9",
@@ -34,6 +36,21 @@ TOKEN: dict[str, object] = {
     "is_vm": True,
 }
 """What a sandbox is reached by, as long as a real token."""
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How the server answers.
+
+    Attributes:
+        features: it announces those of the embedded platform.
+        delay: seconds before each answer to a client: the round trip of a network.
+        down: uploads of traces are answered with 503.
+    """
+
+    features: bool = False
+    delay: float = 0.0
+    down: bool = False
 
 
 @dataclass
@@ -49,19 +66,24 @@ class Counters:
 
 
 class _Upload(asyncio.Protocol):
-    """One connection. Bodies but those of look-ups are counted and forgotten, piece by piece."""
+    """One connection. Bodies are counted and forgotten, piece by piece; compressed ones are kept,
+    to be counted when somebody asks; those of look-ups are read.
+    """
 
-    def __init__(self, counters: Counters, features: bool) -> None:
+    def __init__(self, counters: Counters, kept: list[bytes], behaviour: Behaviour) -> None:
         self._counters = counters
-        self._features = FEATURES if features else ""
+        self._kept = kept
+        self._behaviour = behaviour
+        self._features = f"X-Prime-Features: {FEATURES}\r\n" if behaviour.features else ""
+        self._body: list[bytes] | None = None
         self._head = b""
         self._first = b""
         self._left = 0
         self._chunked = False
         self._chunk_line = b""
         self._tail = b""
-        self._body = bytearray()
         self._samples = 0
+        self._digest = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -86,10 +108,12 @@ class _Upload(asyncio.Protocol):
             return b""
         self._head = b""
         self._first = head.split(b"\r\n", 1)[0]
+        uploads = self._first.startswith(b"POST /api/v1/traces ") and not self._behaviour.down
+        self._body = [] if uploads or _LOOKUP in self._first else None
         self._tail, self._samples = b"", 0
-        self._body.clear()
         lower = head.lower()
         self._chunked = b"transfer-encoding: chunked" in lower
+        self._digest = lower.partition(b"idempotency-key: sha256:")[2][:64].decode()
         self._left = 0
         if (at := lower.find(b"\r\ncontent-length:")) >= 0:
             self._left = int(lower[at + 17 :].split(b"\r\n", 1)[0])
@@ -123,8 +147,9 @@ class _Upload(asyncio.Protocol):
 
     def _count(self, piece: bytes) -> None:
         self._counters.bytes += len(piece)
-        if _READ in self._first:
-            self._body += piece
+        if self._body is not None:
+            self._body.append(piece)
+            return
         joined = self._tail + piece if self._tail else piece
         self._samples += joined.count(MARK)
         self._tail = joined[-(len(MARK) - 1) :]
@@ -132,46 +157,75 @@ class _Upload(asyncio.Protocol):
     def _answer(self) -> None:
         method, target, _ = self._first.split(b" ", 2)
         self._first, self._last = b"", False
-        answer = self._route(method, target.split(b"?")[0])
+        status, answer = self._route(method, target.split(b"?")[0])
         body = json.dumps(answer).encode()
-        self._transport.write(
-            f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{self._features}"
+        data = (
+            f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{self._features}"
             f"Content-Length: {len(body)}\r\n\r\n".encode()
             + body
         )
+        if self._behaviour.delay and target.startswith(b"/api/"):
+            asyncio.get_running_loop().call_later(
+                self._behaviour.delay, self._transport.write, data
+            )
+        else:
+            self._transport.write(data)
 
-    def _route(self, method: bytes, path: bytes) -> dict[str, object]:
+    def _route(self, method: bytes, path: bytes) -> tuple[str, dict[str, object]]:
         counters = self._counters
         if path == b"/counters":
-            return asdict(counters)
+            counters.samples += sum(records_in(body, MARK) for body in self._kept)
+            self._kept.clear()
+            return _OK, asdict(counters)
         if path == b"/reset":
             counters.__init__()  # type: ignore[misc]  # the object is shared by all connections
-            return {}
+            self._kept.clear()
+            return _OK, {}
         counters.requests += 1
+        if method == b"POST" and path in (b"/api/v1/traces", b"/api/v1/rft/metrics"):
+            return self._uploaded()
         if method == b"POST" and path.endswith(b"/samples"):
             counters.uploads += 1
             counters.samples += self._samples
-            return {
+            return _OK, {
                 "stored": self._samples,
                 "duplicates": 0,
                 "refused": [],
                 "total_samples": counters.samples,
             }
-        if path.endswith(_READ):
-            asked = json.loads(self._body)["sandbox_ids"]
+        if path.endswith(_LOOKUP):
+            asked = json.loads(b"".join(self._body or []))["sandbox_ids"]
             counters.tokens += len(asked)
-            return {"accesses": [{"sandbox_id": one, **TOKEN} for one in asked], "errors": []}
+            accesses = [{"sandbox_id": one, **TOKEN} for one in asked]
+            return _OK, {"accesses": accesses, "errors": []}
         if path.endswith(b"/auth"):
             counters.tokens += 1
-            return TOKEN
-        return {"evaluation_id": "bench", "id": "bench", "data": {"id": "bench"}}
+            return _OK, TOKEN
+        return _OK, {
+            "evaluation_id": "bench",
+            "id": "bench",
+            "data": {"id": "bench"},
+            "run": {"id": "bench", "status": "RUNNING"},
+        }
+
+    def _uploaded(self) -> tuple[str, dict[str, object]]:
+        """Traces, or rows of metrics."""
+        self._counters.uploads += 1
+        if self._behaviour.down:
+            error = {"code": "ingest_unavailable", "message": "down"}
+            return "503 Service Unavailable", {"error": error}
+        self._counters.samples += self._samples
+        if self._body is not None:
+            self._kept.append(b"".join(self._body))
+            self._body = None
+        return "201 Created", {"upload_id": self._digest, "status": "committed"}
 
 
-async def serve(features: bool) -> None:
+async def serve(behaviour: Behaviour) -> None:
     """Serve until standard input ends, having printed the port."""
-    counters = Counters()
+    counters, kept = Counters(), list[bytes]()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Upload(counters, features), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: _Upload(counters, kept, behaviour), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
     server.close()
@@ -204,9 +258,12 @@ class Server:
 
     @classmethod
     @contextlib.contextmanager
-    def start(cls, *, features: bool = False) -> Iterator[Server]:
-        """Run one for the length of a block; it ends with us, however we end."""
-        command = [sys.executable, "-m", "benchmarks.server"] + ["--features"] * features
+    def start(
+        cls, *, features: bool = False, delay: float = 0.0, down: bool = False
+    ) -> Iterator[Server]:
+        """Run one for the length of a block; it ends with us, however we end. See `Behaviour`."""
+        command = [sys.executable, "-m", "benchmarks.server", "--delay", str(delay)]
+        command += ["--features"] * features + ["--down"] * down
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             try:
@@ -221,9 +278,11 @@ def main() -> None:
     """Run the server."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--features", action="store_true", help="advertise the embedded platform's")
+    parser.add_argument("--delay", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--down", action="store_true", help="answer uploads of traces with 503")
     arguments = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(arguments.features))
+        asyncio.run(serve(Behaviour(**vars(arguments))))
 
 
 if __name__ == "__main__":

@@ -106,10 +106,12 @@ PLAN = Plan(
             ),
             "prime_async.runs",
         ),
+        Unit("prime_sync.bridges", ("prime_async.bridges.rollouts",), "prime_async.bridges"),
     ),
     async_only={
         "AsyncRun.alog_episodes": "waiting for room is for loops that must not be stalled",
         "AsyncRun.alog_metrics": "waiting for room is for loops that must not be stalled",
+        "AsyncRun.alog_samples": "waiting for room is for loops that must not be stalled",
         "AsyncRun.alog_traces": "waiting for room is for loops that must not be stalled",
         "aiter_batches": "iter_batches is the same for plain code",
         "compress_batch": "makes what only a sink's own loop sends",

@@ -27,6 +27,7 @@ from prime_async.runs.options import (
     MODE_ENV,
     TRACES_OPT_OUT_ENV,
     BatchReceipt,
+    BeforeFinish,
     EnvironmentRef,
     OnBatch,
     QueuePolicy,
@@ -284,6 +285,35 @@ class Run:
             ConfigurationError: the status is none a run can end with.
         """
         return BRIDGE.call(self._async.finish(summary, status=status, error=error, timeout=timeout))
+
+    def begin_finish(
+        self,
+        summary: Mapping[str, Any] | None = None,
+        *,
+        status: RunStatus | str = RunStatus.COMPLETED,
+        error: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Begin to end the run and return at once, for callbacks that must not wait.
+
+        ``finish`` waits for the same end and returns its receipt. A process that ends before that
+        waits for ``exit_timeout`` seconds; what is not delivered by then is kept on disk.
+
+        Args:
+            summary, status, error, timeout: as for ``finish``.
+
+        Raises:
+            ConfigurationError: the status is none a run can end with.
+        """
+        self._async.begin_finish(summary, status=status, error=error, timeout=timeout)
+
+    def before_finish(self, callback: BeforeFinish) -> None:
+        """Have a function called when the run begins to end, while it still takes records.
+
+        For what gathers before it logs. It is called on the thread that ends the run, in the
+        process that asked for it; what it raises is contained and told in ``errors``.
+        """
+        self._async.before_finish(callback)
 
     def fail(self, error: BaseException | str, *, timeout: float | None = None) -> FinishReceipt:
         """End the run as failed; an exception gives ``Type: message`` as the reason."""

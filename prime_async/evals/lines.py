@@ -17,6 +17,7 @@ __all__ = [
     "decoded",
     "numbered_lines",
     "samples_of",
+    "with_example_id",
 ]
 
 MAX_LINE_BYTES = 256 * 2**20
@@ -89,9 +90,9 @@ def samples_of(
     fields = _fields_of(line)
     if fields is None:  # valid to the standard library at most, as NaN is
         row = decoded(line)
-        return [_renamed(row) if rename_id else row]
+        return [with_example_id(row) if rename_id else row]
     if rename_id and "example_id" not in fields and "id" in fields:
-        return [_renamed(fields)]
+        return [with_example_id(fields)]
     return [line]
 
 
@@ -136,7 +137,8 @@ def _fields_of(line: bytes) -> dict[str, msgspec.Raw] | None:
     return fields
 
 
-def _renamed(row: dict[str, Any]) -> dict[str, Any]:
+def with_example_id(row: dict[str, Any]) -> dict[str, Any]:
+    """Copy ``id`` to ``example_id`` where a row has only that, as older versions wrote it."""
     return {"example_id": row["id"], **row} if "id" in row and "example_id" not in row else row
 
 

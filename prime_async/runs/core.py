@@ -8,7 +8,7 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -20,7 +20,7 @@ from prime_async.runs.errors import ConfigurationError, RunFinishedError, Undeli
 from prime_async.runs.exits import Leaving, forget_in_children
 from prime_async.runs.finishing import REPORT_SECONDS, Finisher
 from prime_async.runs.opened import Connection, OpenedRun
-from prime_async.runs.options import RunStatus
+from prime_async.runs.options import BeforeFinish, RunStatus
 from prime_async.runs.projection import build_samples, is_trace
 from prime_async.runs.quarantine import Quarantine
 from prime_async.runs.queue import Item, Lane, Offered, RecordQueue
@@ -56,6 +56,7 @@ class RunCore:
         self.encoder = RecordEncoder(
             opened.handle.id, opened.spec.kind, self.options.redact, opened.secret
         )
+        self._before: list[BeforeFinish] = []
         self.leaving = Leaving(self.end_at_exit, f"run {opened.handle.id}")
         self._begin()
         if opened.enabled:
@@ -261,6 +262,7 @@ class RunCore:
         report_seconds: float = REPORT_SECONDS,
     ) -> concurrent.futures.Future[FinishReceipt]:
         """Begin to finish, or join who began before."""
+        self._call_before()
         with self._lock:
             if self._finisher is None:
                 if summary:
@@ -268,6 +270,23 @@ class RunCore:
                 self._finisher = Finisher(self, status, error, timeout, report_seconds)
                 self._finisher.start()
             return self._finisher.future
+
+    def before_finish(self, callback: BeforeFinish) -> None:
+        """Call a function when the end begins; see `AsyncRun.before_finish`."""
+        self._before.append(callback)
+
+    def _call_before(self) -> None:
+        """Let those who gather log what they have. Called by each who ends the run: the first must
+        not close it while another still waits for this.
+        """
+        if self._finisher is not None:
+            return
+        for callback in tuple(self._before):
+            try:
+                callback()
+            except Exception as error:  # of the user; the end goes on
+                self.note_error(f"before_finish: {error!r}")
+                _LOG.warning("run %s: before_finish failed", self.opened.handle.id, exc_info=True)
 
     async def finish(
         self, status: RunStatus, error: str | None, summary: Mapping[str, Any], timeout: float
@@ -295,11 +314,13 @@ class RunCore:
         Raises:
             RunFinishedError: the run takes nothing more.
         """
-        if is_trace(sample):
-            for row in build_samples([sample]):
-                self.log(partial(self.encoder.sample, row, name), Lane.SAMPLE)
-        else:
-            self.log(lambda: self.encoder.sample(sample, name), Lane.SAMPLE)
+        for encode in self.samples(sample, name):
+            self.log(encode, Lane.SAMPLE)
+
+    def samples(self, sample: Any, name: str) -> Iterator[Callable[[], Encoded | None]]:
+        """Yield what encodes a row, or the rows an episode or trace stands for."""
+        for row in build_samples([sample]) if is_trace(sample) else [sample]:
+            yield partial(self.encoder.sample, row, name)
 
     def end_at_exit(self, seconds: float) -> None:
         """The process ends before the run did: deliver or keep what there is, and say so."""

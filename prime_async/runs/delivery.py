@@ -54,6 +54,7 @@ class LaneDelivery:
         spool: where they go when they cannot be delivered.
         counters: the account.
         slots: how many batches of the run may be on their way at a time.
+        workers: how many may be compressed at a time.
         listener: told about outcomes.
     """
 
@@ -65,6 +66,7 @@ class LaneDelivery:
         spool: LaneSpool,
         counters: Counters,
         slots: anyio.CapacityLimiter,
+        workers: anyio.CapacityLimiter,
         listener: Listener,
     ) -> None:
         self.sink = sink
@@ -73,6 +75,7 @@ class LaneDelivery:
         self._queue = queue
         self._counters = counters
         self._slots = slots
+        self._workers = workers
         self._listener = listener
         self._work = anyio.Event()
         self._settled = anyio.Event()
@@ -252,7 +255,8 @@ class LaneDelivery:
 
     async def _send(self, batch: Batch) -> Outcome:
         if batch.body is None:
-            await in_thread(self._prepare, batch)
+            async with self._workers:
+                await in_thread(self._prepare, batch)
         return await self.sink.send(batch)
 
     def _prepare(self, batch: Batch) -> None:

@@ -16,6 +16,7 @@ from prime_async.transport import RetryPolicy
 
 __all__ = [
     "BatchReceipt",
+    "BeforeFinish",
     "DeliveryOptions",
     "EnvironmentRef",
     "MODE_ENV",
@@ -131,6 +132,13 @@ class OnBatch(Protocol):
 
     def __call__(self, receipt: BatchReceipt, /) -> object:
         """Take note of a receipt."""
+
+
+class BeforeFinish(Protocol):
+    """Called when a run begins to end."""
+
+    def __call__(self) -> object:
+        """Log what was gathered."""
 
 
 class Redact(Protocol):

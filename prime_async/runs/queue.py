@@ -190,6 +190,6 @@ class RecordQueue:
         self._bytes += cost
         self.peak_bytes = max(self.peak_bytes, self._bytes)
         size, number = self._ripe[lane]
-        now = len(waiting) in (1, number) or before < size <= before + cost
+        now = len(waiting) == number or before < size <= before + cost
         crowding = (self._bytes - cost) * 2 < self.max_bytes <= self._bytes * 2
         return Offered.WAKE if now or crowding else Offered.TAKEN

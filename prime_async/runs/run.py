@@ -11,7 +11,13 @@ import anyio
 
 from prime_async.runs.core import RunCore
 from prime_async.runs.errors import ConfigurationError
-from prime_async.runs.options import RunKind, RunStatus, checked_choice, checked_seconds
+from prime_async.runs.options import (
+    BeforeFinish,
+    RunKind,
+    RunStatus,
+    checked_choice,
+    checked_seconds,
+)
 from prime_async.runs.outcomes import ended_by, reason_of
 from prime_async.runs.queue import Lane
 from prime_async.runs.receipts import FinishReceipt, RunStats
@@ -209,6 +215,12 @@ class AsyncRun:
         for place, episode in enumerate(episodes):
             await self._put(_trace(self._core, episode, f"episodes[{place}]"), Lane.EPISODE)
 
+    async def alog_samples(self, samples: Iterable[Any]) -> None:
+        """Log rows of results, waiting for room; see :meth:`log_samples`, :meth:`alog_traces`."""
+        for place, sample in enumerate(samples):
+            for encode in self._core.samples(sample, f"samples[{place}]"):
+                await self._put(encode, Lane.SAMPLE)
+
     async def alog_metrics(self, metrics: Mapping[str, Any], *, step: int | None = None) -> None:
         """Log a row of metrics, waiting for room; see :meth:`alog_traces`."""
         await self._put(lambda: self._core.encoder.metrics(metrics, step), Lane.METRIC)
@@ -254,13 +266,38 @@ class AsyncRun:
                 the same.
             ConfigurationError: the status is none a run can end with.
         """
-        ended = RunStatus(checked_choice("status", status, [one.value for one in RunStatus]))
-        if not ended.ended:
-            raise ConfigurationError("a run cannot end as running", field="status")
-        seconds = self._core.options.finish_timeout
-        if timeout is not None:
-            seconds = checked_seconds("timeout", timeout)
+        ended, seconds = self._checked_end(status, timeout)
         return await self._core.finish(ended, error, summary or {}, seconds)
+
+    def begin_finish(
+        self,
+        summary: Mapping[str, Any] | None = None,
+        *,
+        status: RunStatus | str = RunStatus.COMPLETED,
+        error: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Begin to end the run and return at once, for callbacks that must not wait.
+
+        ``finish`` waits for the same end and returns its receipt. A process that ends before that
+        waits for ``exit_timeout`` seconds; what is not delivered by then is kept on disk.
+
+        Args:
+            summary, status, error, timeout: as for ``finish``.
+
+        Raises:
+            ConfigurationError: the status is none a run can end with.
+        """
+        ended, seconds = self._checked_end(status, timeout)
+        self._core.begin_finish(ended, error, summary or {}, seconds)
+
+    def before_finish(self, callback: BeforeFinish) -> None:
+        """Have a function called when the run begins to end, while it still takes records.
+
+        For what gathers before it logs. It is called on the thread that ends the run, in the
+        process that asked for it; what it raises is contained and told in ``errors``.
+        """
+        self._core.before_finish(callback)
 
     async def fail(
         self, error: BaseException | str, *, timeout: float | None = None
@@ -287,6 +324,16 @@ class AsyncRun:
                 await self._core.finish(status, reason, {}, seconds)
             else:
                 await self._core.finish_quietly(status, reason, seconds)
+
+    def _checked_end(
+        self, status: RunStatus | str, timeout: float | None
+    ) -> tuple[RunStatus, float]:
+        ended = RunStatus(checked_choice("status", status, [one.value for one in RunStatus]))
+        if not ended.ended:
+            raise ConfigurationError("a run cannot end as running", field="status")
+        if timeout is None:
+            return ended, self._core.options.finish_timeout
+        return ended, checked_seconds("timeout", timeout)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(id={self.id!r}, status={self.status.value!r})"

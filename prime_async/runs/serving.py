@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import logging
 import math
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Serving"]
 
+_LOOK_SECONDS = 0.05
 _LOG = logging.getLogger("prime_async.runs")
 
 
@@ -151,22 +153,35 @@ class Serving:
             assert core.opened.connect is not None
             self.connection = core.opened.connect()
         slots = anyio.CapacityLimiter(core.options.concurrency)
+        # Half of the cores: the rest is for the program that logs.
+        workers = anyio.CapacityLimiter(max(1, (os.cpu_count() or 1) // 2))
         for sink in core.opened.sinks(self.connection, core.log_id):
             circuit = self._circuits.setdefault(sink.name, _circuit(sink.name, core))
             spool = core.spools[sink.lane]
             self.lanes[sink.lane] = LaneDelivery(
-                sink, circuit, core.queue, spool, core.counters, slots, self
+                sink, circuit, core.queue, spool, core.counters, slots, workers, self
             )
         try:
             with anyio.CancelScope() as self._scope:
                 async with anyio.create_task_group() as group:
                     group.start_soon(self._stay_alive)
+                    group.start_soon(self._look_around)
                     async with anyio.create_task_group() as lanes:
                         for lane in self.lanes.values():
                             lanes.start_soon(self._serve_lane, lane)
                     group.cancel_scope.cancel()
         finally:
             self._ended.set()
+
+    async def _look_around(self) -> None:
+        """Notice records that wait. The calls that log do not say so, unless a batch is full: to
+        wake another thread costs a system call, and the interpreter goes to that thread at once.
+        """
+        while True:
+            await anyio.sleep(_LOOK_SECONDS)
+            for lane, delivery in self.lanes.items():
+                if self._core.queue.waiting(lane)[0]:
+                    delivery.wake()
 
     async def _serve_lane(self, lane: LaneDelivery) -> None:
         try:

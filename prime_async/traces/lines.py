@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 __all__ = [
+    "ID_CHARACTERS",
     "MAX_LINE_BYTES",
     "LongLine",
     "bounded_lines",
@@ -22,6 +23,9 @@ __all__ = [
 
 MAX_LINE_BYTES = 64 * 2**20
 """Bytes a line may have, line feeds at its end not counted."""
+
+ID_CHARACTERS = 256
+"""Longest id of a trace, an episode, a run, an environment."""
 
 _WINDOW = 2**20
 _LINE_FEED = 0x0A

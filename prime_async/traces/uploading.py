@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import anyio
 from anyio.abc import TaskGroup
 
+from prime_async.errors import APIError
 from prime_async.requests import check_range
 from prime_async.traces.batches import Batch, Packer
 from prime_async.traces.codes import LineFormat
@@ -36,6 +38,11 @@ IN_FLIGHT_BYTES = 256 * 2**20
 """Uncompressed bytes on their way at a time, one batch beyond."""
 
 _DAY = 86_400.0
+
+_WORTH_ASKING = 4 * 2**20
+"""Bytes from which on a batch is worth a request that says how to compress it best."""
+
+_ASK_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +131,8 @@ class Upload:
         self._places = 0
         self._bytes = 0
         self._left = anyio.Event()
+        self._asking = anyio.Lock()
+        self._asked = False
 
     async def run(self) -> UploadReceipts:
         """Carry it out.
@@ -181,6 +190,7 @@ class Upload:
         chunks, size = batch.chunks, batch.size
         del batch
         try:
+            await self._ask(size)
             encoded = await encode(self._api, chunks, self._options.delivery)
             del chunks  # what stays for the tries are the compressed bytes
             receipt = await deliver(
@@ -199,6 +209,18 @@ class Upload:
             self._places -= 1
             self._bytes -= size
             self._left.set()
+
+    async def _ask(self, size: int) -> None:
+        """Know what the platform can read before a large batch is compressed."""
+        if size < _WORTH_ASKING or not self._options.delivery.compress:
+            return
+        async with self._asking:
+            transport = await self._api.connect()
+            if self._asked or transport.features:
+                return
+            self._asked = True
+            with suppress(APIError):  # an answer that does not tell: gzip is read by all
+                await transport.request("GET", "/user/whoami", timeout=_ASK_SECONDS, tries=1)
 
     def _raise_failure(self) -> None:
         error = self._ledger.first_error()

@@ -82,6 +82,7 @@ IMPORTERS = {
         "prime_async.server.traces",
         "prime_async.spool",
         "prime_async.traces",
+        "prime_async.traces.genai",
         "prime_async.transport",
         "prime_async_cli.commands.job",
     },

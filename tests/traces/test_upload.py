@@ -83,6 +83,20 @@ async def test_zstandard_once_the_platform_has_announced_it(
     assert {upload.lines for upload in receiver.uploads} == {b"".join(LINES)}
 
 
+async def test_zstandard_from_the_first_batch_where_it_matters(
+    client: AsyncTracesClient, stub: Stub
+) -> None:
+    """Before a large batch is compressed the platform is asked, once, whatever it answers."""
+    receiver = Receiver(stub)
+    known = {"X-Prime-Features": "traces-zstd"}
+    stub.route("GET", "/api/v1/user/whoami", Answer(404, headers=known, json={}))
+    line = b'{"id":"%s"}\n' % (b"x" * 2**20)
+    await client.upload_lines([line] * 9, target_batch_bytes=5 * 2**20)
+    assert [upload.encoding for upload in receiver.uploads] == ["zstd"] * 3
+    asked = [request.path for request in stub.requests if request.method == "GET"]
+    assert asked == ["/api/v1/user/whoami"]
+
+
 @pytest.mark.parametrize("target", [1, 50, 170, 10_000])
 async def test_batches_are_those_of_the_official_client(
     client: AsyncTracesClient, receiver: Receiver, target: int

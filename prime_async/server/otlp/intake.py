@@ -16,10 +16,10 @@ from sqlalchemy import Connection
 
 from prime_async.server.endpoints import Call
 from prime_async.server.otlp.decoding import Decoded
-from prime_async.server.otlp.documents import trace_document
-from prime_async.server.otlp.spans import Span, decode_span, encode_span
 from prime_async.server.store import spans as store
 from prime_async.server.traces.adding import Addition, add_traces
+from prime_async.traces.genai.documents import trace_document
+from prime_async.traces.genai.spans import Span, decode_span, encode_span
 
 __all__ = ["take"]
 

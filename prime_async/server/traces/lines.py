@@ -29,11 +29,9 @@ from prime_async.server.traces.projection import (
 )
 from prime_async.server.traces.refusals import BadLine, refused
 from prime_async.traces.codes import ErrorCode, LineFormat
+from prime_async.traces.lines import ID_CHARACTERS
 
-__all__ = ["ID_CHARACTERS", "TRACES_PER_EPISODE", "LineReader", "Window"]
-
-ID_CHARACTERS = 256
-"""Longest id of a trace, an episode, a run, an environment."""
+__all__ = ["TRACES_PER_EPISODE", "LineReader", "Window"]
 
 TRACES_PER_EPISODE = 1000
 

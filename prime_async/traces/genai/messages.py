@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from prime_async.server.otlp.spans import Event, Span
+from prime_async.traces.genai.spans import Event, Span
 
 __all__ = ["Conversation", "Message", "conversation", "loaded", "text_of"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from prime_async.server.otlp.graphs import Graph
-from prime_async.server.otlp.messages import Conversation, conversation, loaded, text_of
-from prime_async.server.otlp.spans import Span
-from prime_async.server.traces.lines import ID_CHARACTERS
+from prime_async.traces.genai.graphs import Graph
+from prime_async.traces.genai.messages import Conversation, conversation, loaded, text_of
+from prime_async.traces.genai.spans import Span
+from prime_async.traces.lines import ID_CHARACTERS
 
 __all__ = ["trace_document"]
 

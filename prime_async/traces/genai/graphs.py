@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from prime_async.server.otlp.messages import Message
+from prime_async.traces.genai.messages import Message
 
 __all__ = ["Graph"]
 

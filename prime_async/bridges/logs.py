@@ -1,0 +1,182 @@
+"""`RunLogHandler`: what a program says through `logging`, kept with its run."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from prime_async import ids
+from prime_async.bridges.target import AnyRun
+from prime_async.runs.errors import RunFinishedError
+from prime_async.runs.exits import forget_in_children
+
+__all__ = ["RunLogHandler"]
+
+LINES = 1000
+CHARACTERS = 256 * 1024
+SECONDS = 5.0
+
+_OURS = ("prime_async", "prime_sync")
+_UPLOADER = "prime-async-uploader"
+
+
+class RunLogHandler(logging.Handler):
+    """Keeps log records as traces of a run: the lines of one logger and step make one trace.
+
+    Each line is a node with the role ``log``, so that they are listed and searched like any other
+    message; the trace is not trainable and has no reward, so that averages do not see it. A record
+    with ``extra={"metrics": {...}}`` is a row of metrics besides; ``extra={"step": 7}`` says of
+    which step. ::
+
+        logging.getLogger().addHandler(RunLogHandler(run, level=logging.INFO))
+        log.info("step done", extra={"step": 7, "metrics": {"loss": 0.3}})
+
+    It never waits and never raises. Lines are gathered and logged when there are a thousand, 256 Ki
+    characters, or one is five seconds old when the next arrives; at once from ERROR on; and when
+    the run ends. What this package says itself is left out: saying it could need saying again.
+
+    Args:
+        run: a run, asynchronous or not.
+        level: lowest level that is kept, a number or a name; default INFO.
+
+    Attributes:
+        missed: lines that came when the run took nothing more.
+    """
+
+    def __init__(self, run: AnyRun, level: int | str = logging.INFO) -> None:
+        super().__init__(level)
+        self.missed = 0
+        self._run = run
+        self._pages: dict[tuple[str, int | None], _Page] = {}
+        self._lines = 0
+        self._characters = 0
+        self._busy = False
+        self.addFilter(_not_ours)
+        run.before_finish(self.flush)
+        forget_in_children(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line. Called with the handler's lock held, as `logging` does."""
+        if self._busy:  # said by what we call, such as the redaction of the run
+            self.missed += 1
+            return
+        self._busy = True
+        try:
+            self._keep(record)
+        except RunFinishedError:
+            self.missed += 1
+        except Exception:
+            self.handleError(record)
+        finally:
+            self._busy = False
+
+    def flush(self) -> None:
+        """Log the lines that are gathered."""
+        with self._locked():
+            self._log_pages()
+
+    def close(self) -> None:
+        """Log the lines that are gathered, and take no more part in `logging`."""
+        self.flush()
+        super().close()
+
+    def _locked(self) -> Any:
+        # logging.Handler makes its lock in createLock(), and says that it may be None.
+        assert self.lock is not None
+        return self.lock
+
+    def after_fork(self) -> None:
+        """In a forked child: what was gathered before is the parent's to log."""
+        self._busy = False
+        self._forget()
+
+    def _keep(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        step = _step_of(record)
+        page = self._pages.setdefault((record.name, step), _Page(record.name, step))
+        page.add(record, text)
+        self._lines += 1
+        self._characters += len(text)
+        metrics = getattr(record, "metrics", None)
+        if isinstance(metrics, Mapping):
+            self._run.log_metrics(metrics, step=step)
+        if record.levelno >= logging.ERROR or self._full():
+            self._log_pages()
+
+    def _full(self) -> bool:
+        oldest = min(page.since for page in self._pages.values())
+        return (
+            self._lines >= LINES
+            or self._characters >= CHARACTERS
+            or time.monotonic() - oldest >= SECONDS
+        )
+
+    def _log_pages(self) -> None:
+        pages = list(self._pages.values())
+        self._forget()
+        for page in pages:
+            try:
+                self._run.log_trace(page.trace(self._run.kind.value))
+            except RunFinishedError:
+                self.missed += len(page.nodes)
+
+    def _forget(self) -> None:
+        self._pages = {}
+        self._lines = self._characters = 0
+
+
+class _Page:
+    """Lines of one logger and step."""
+
+    def __init__(self, name: str, step: int | None) -> None:
+        self.nodes: list[dict[str, Any]] = []
+        self.since = time.monotonic()
+        self._name = name
+        self._step = step
+
+    def add(self, record: logging.LogRecord, text: str) -> None:
+        place = len(self.nodes)
+        self.nodes.append(
+            {
+                "parent": place - 1 if place else None,
+                "message": {"role": "log", "content": text},
+                "sampled": False,
+                "timestamp": record.created,
+                "log": {
+                    "level": record.levelname,
+                    "file": record.filename,
+                    "line": record.lineno,
+                    "function": record.funcName,
+                    "thread": record.threadName,
+                    "process": record.process,
+                },
+            }
+        )
+
+    def trace(self, kind: str) -> dict[str, Any]:
+        start, end = self.nodes[0]["timestamp"], self.nodes[-1]["timestamp"]
+        made = {
+            "id": ids.new_id("log"),
+            "version": 1,
+            "task": {"type": "log", "data": {"name": self._name}},
+            "agent": {"name": "log", "trainable": False},
+            "nodes": self.nodes,
+            "ok": True,
+            "is_completed": True,
+            "timing": {"start": start, "agent": {"start": start, "end": end}},
+        }
+        if self._step is not None:
+            made["run"] = {"work": {"type": kind, "step": self._step}}
+        return made
+
+
+def _not_ours(record: logging.LogRecord) -> bool:
+    """Leave out what this package says, and others on the thread of its uploads."""
+    return record.name.partition(".")[0] not in _OURS and record.threadName != _UPLOADER
+
+
+def _step_of(record: logging.LogRecord) -> int | None:
+    step = getattr(record, "step", None)
+    return step if isinstance(step, int) and not isinstance(step, bool) else None

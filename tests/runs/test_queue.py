@@ -1,0 +1,61 @@
+"""The queue by itself: bounded in bytes, first in first out, room given back."""
+
+from __future__ import annotations
+
+from prime_async.runs.queue import Item, Lane, Offered, RecordQueue
+
+
+def item(index: int, size: int = 100) -> Item:
+    """A record of so many bytes."""
+    return Item(index, b"x" * size)
+
+
+def test_bytes_count_until_they_are_released() -> None:
+    """What is on its way belongs to the limit."""
+    cost = item(0).cost
+    queue = RecordQueue(3 * cost)
+    assert [queue.offer(Lane.TRACE, item(n)) for n in range(4)].count(Offered.FULL) == 1
+    taken = queue.take(Lane.TRACE, 1_000_000, 10)
+    assert [one.index for one in taken] == [0, 1, 2]
+    assert queue.offer(Lane.TRACE, item(4)) is Offered.FULL
+    heard: list[str] = []
+    queue.on_room(lambda: heard.append("room"))
+    queue.release(taken)
+    assert heard == ["room"]
+    assert queue.offer(Lane.TRACE, item(4)) is not Offered.FULL
+    assert queue.peak_bytes == 3 * cost
+
+
+def test_the_oldest_of_its_lane_gives_way() -> None:
+    """As many as are needed; none of another lane, none on its way."""
+    cost = item(0).cost
+    queue = RecordQueue(4 * cost)
+    queue.offer(Lane.METRIC, item(0))
+    for number in range(3):
+        queue.offer(Lane.TRACE, item(number))
+    assert queue.offer_over(Lane.TRACE, item(3)) == [item(0)]
+    assert queue.offer_over(Lane.TRACE, item(4, 100 + cost)) == [item(1), item(2)]
+    assert [one.index for one in queue.take(Lane.TRACE, 1_000_000, 10)] == [3, 4]
+    assert queue.offer_over(Lane.TRACE, item(5)) is None
+    assert queue.waiting(Lane.METRIC)[0] == 1
+
+
+def test_batches_by_bytes_and_number() -> None:
+    """A larger record is a batch of its own."""
+    queue = RecordQueue(1_000_000)
+    for number, size in enumerate((100, 100, 5_000, 100)):
+        queue.offer(Lane.TRACE, item(number, size))
+    sizes = []
+    while taken := queue.take(Lane.TRACE, 1_000, 10):
+        sizes.append([one.index for one in taken])
+    assert sizes == [[0, 1], [2], [3]]
+
+
+def test_a_closed_queue_takes_nothing() -> None:
+    """And says so to those who wait for room."""
+    queue = RecordQueue(1_000)
+    heard: list[str] = []
+    queue.on_room(lambda: heard.append("closed"))
+    queue.close()
+    assert queue.offer(Lane.TRACE, item(0)) is Offered.CLOSED
+    assert heard == ["closed"]
