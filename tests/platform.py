@@ -24,7 +24,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import anyio
+
 from prime_async.server.config import Limits, ServerConfig
+from prime_async.server.sandboxes.endings import deleted
 from prime_async.server.serve import Listening, PlatformServer, serve
 
 KEY = "pit_test_0123456789abcdef0123456789abcdef"
@@ -64,17 +67,38 @@ def platform_config(tmp_path: Path, **changes: Any) -> ServerConfig:
 
 @asynccontextmanager
 async def running_platform(
-    tmp_path: Path, *, clock: Any = None, runtime: Any = None, **changes: Any
+    tmp_path: Path,
+    *,
+    clock: Any = None,
+    runtime: Any = None,
+    leaves_sandboxes: bool = False,
+    **changes: Any,
 ) -> AsyncIterator[RunningPlatform]:
-    """Run a platform in this loop; ``runtime`` makes the runtime of its sandboxes."""
+    """Run a platform in this loop; ``runtime`` makes the runtime of its sandboxes.
+
+    They are ended with it, unless they are a double's, or the test goes well and another platform
+    of the same folder is to find them.
+    """
     config = platform_config(tmp_path, **changes)
     server = PlatformServer(config, clock=clock, runtime=runtime)
     listening = await server.start()
+    left = runtime is not None
     try:
         yield RunningPlatform(config, listening, server)
+        left = left or leaves_sandboxes
     finally:
+        if not left:
+            await _end_sandboxes(server)
         await server.stop()
         _remove_folder_of(config.unix_socket)
+
+
+async def _end_sandboxes(server: PlatformServer) -> None:
+    """They would outlive it, as they are meant to."""
+    fleet = server.platform.sandboxes.fleet
+    async with anyio.create_task_group() as group:
+        for sandbox_id in fleet.ids:
+            group.start_soon(fleet.end, sandbox_id, deleted("PLATFORM_STOPPED"))
 
 
 class ThreadedPlatform:
@@ -102,6 +126,7 @@ class ThreadedPlatform:
     def __exit__(self, *exc_info: object) -> None:
         assert self._loop is not None
         assert self._task is not None
+        _ask_to_end_sandboxes(self.api, self._config.api_key or KEY)
         self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join(READY_SECONDS)
         _remove_folder_of(self._config.unix_socket)
@@ -131,6 +156,7 @@ class ProcessPlatform:
         self.url = f"http://127.0.0.1:{self.port}"
         self.api = f"{self.url}/api/v1"
         self.unix_socket = str(self._config.unix_socket)
+        self.data_dir = self._config.data_dir
         self.log = tmp_path / "platform.log"
 
     @property
@@ -179,17 +205,12 @@ class ProcessPlatform:
         return self.start()
 
     def __exit__(self, *exc_info: object) -> None:
-        self._end_sandboxes()
+        if not self.running and any((self._config.data_dir / "sandboxes").glob("[!.]*")):
+            self.start()  # It was killed: nobody else finds what it left.
+        if self.running:
+            _ask_to_end_sandboxes(self.api, KEY)
         self.kill()
         _remove_folder_of(self._config.unix_socket)
-
-    def _end_sandboxes(self) -> None:
-        """They would outlive it, as they are meant to."""
-        if self._process is None:
-            return
-        request = urllib.request.Request(f"{self.api}/local/end-all", b"", self.headers)
-        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=READY_SECONDS):
-            pass
 
     def _end(self, number: int) -> None:
         process, self._process = self._process, None
@@ -198,6 +219,13 @@ class ProcessPlatform:
             process.wait(READY_SECONDS)
             assert process.stdout is not None
             process.stdout.close()
+
+
+def _ask_to_end_sandboxes(api: str, key: str) -> None:
+    headers = {"Authorization": f"Bearer {key}"}
+    request = urllib.request.Request(f"{api}/local/end-all", b"", headers)
+    with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=READY_SECONDS):
+        pass
 
 
 def _free_port() -> int:

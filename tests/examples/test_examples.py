@@ -47,7 +47,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     own = {name: value for name, value in os.environ.items() if not name.startswith("PRIME_")}
     own |= {"HOME": home, "USERPROFILE": home}
     yield own
-    stop = "import asyncio; from prime_async import local; asyncio.run(local.stop())"
+    stop = "import asyncio; from prime_async import local; asyncio.run(local.stop(all=True))"
     subprocess.run([sys.executable, "-c", stop], env=own, check=True)
 
 

@@ -33,7 +33,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     shutil.copy(TRAIN, home / "train.py")
     (home / "traces.jsonl").write_bytes(line(trace("t1")))
     yield own
-    subprocess.run(["prime-async", "local", "stop", "--yes"], env=own, check=True)
+    subprocess.run(["prime-async", "local", "stop", "--all", "--yes"], env=own, check=True)
 
 
 def run(command: list[str], environment: dict[str, str]) -> str:

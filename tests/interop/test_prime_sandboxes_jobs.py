@@ -75,8 +75,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessPlatform
     """A platform in a process of its own for all tests here; it leaves no sandbox behind."""
     with ProcessPlatform(tmp_path_factory.mktemp("served")) as running:
         yield running
-        ended = httpx.post(f"{running.api}/local/end-all", headers=running.headers)
-        assert ended.status_code == 200
 
 
 @pytest.fixture
@@ -93,6 +91,12 @@ def official(request: pytest.FixtureRequest, platform: ProcessPlatform) -> Itera
     client = Official(request.param)
     yield client
     client.close()
+
+
+sync_by_default = pytest.mark.parametrize(
+    "official", ["sync", pytest.param("async", marks=pytest.mark.slow)], indirect=True
+)
+"""For what is heavy, and the same to the server whichever client asks."""
 
 
 def ready(official: Official, **fields: Any) -> str:
@@ -122,6 +126,7 @@ def batches(platform: ProcessPlatform) -> int:
     return sum(int(float(one.rpartition(" ")[2])) for one in counts)
 
 
+@sync_by_default
 def test_a_hundred_jobs_across_sandboxes_in_one_request(
     official: Official, platform: ProcessPlatform
 ) -> None:
@@ -181,6 +186,7 @@ def test_jobs_that_the_batch_cannot_tell_of(official: Official) -> None:
         official.get_background_job_statuses([jobs[0], container])
 
 
+@sync_by_default
 def test_ten_mebibytes_of_output(official: Official) -> None:
     """The last 10 MiB of more, marked as cut; all of less."""
     box = ready(official)
@@ -193,6 +199,7 @@ def test_ten_mebibytes_of_output(official: Official) -> None:
     assert (len(done.stderr), done.stderr_truncated) == (99, False)
 
 
+@sync_by_default
 def test_checkpoints(official: Official) -> None:
     """Create, wait, list, get, restore, delete; what is in use stays."""
     box = ready(official, disk_size_gb=3.0)
@@ -225,6 +232,7 @@ def test_checkpoints(official: Official) -> None:
         official.get_checkpoint(second.id)
 
 
+@sync_by_default
 def test_volumes(official: Official) -> None:
     """Create, mount, write, publish, list, read elsewhere, delete."""
     name = f"data of {official.kind}"

@@ -79,7 +79,7 @@ async def test_a_policy_holds_at_once_and_after_a_restart(tmp_path: Path, world:
     folder = tmp_path / "boxes"
     options: dict[str, Any] = {"runtime": lambda: world.runtime(folder)}
     async with running_platform(tmp_path, **options) as running, Boxes(running) as boxes:
-        box = await boxes.running(network_allowlist=["a.test"])
+        box = await boxes.running(network_allowlist=["a.test"], timeout_minutes=5)
         assert await reaches(boxes, box, "a.test")
         assert not await reaches(boxes, box, "b.test")
         await put(boxes, box, None, ["a.test"])

@@ -19,6 +19,7 @@ NAME = "with space 'quote'\nline é"
 
 
 @needs_bubblewrap
+@pytest.mark.asyncio(loop_scope="module")
 async def test_folders_come_back_as_they_were(isolated: Boxes, tmp_path: Path) -> None:
     """Names, modes, links inside, empty folders; nothing is stored on the way."""
     source, back = tmp_path / "source", tmp_path / "back"
