@@ -202,6 +202,10 @@ class ImageClient(ResourceClient):
 
         A request with an unknown outcome is not sent again: whether the build goes on is looked up.
 
+        Args:
+            build_id: which.
+            timeout: seconds in all; default 60, and up to 10 more to look up an unknown outcome.
+
         Raises:
             NotFoundError: there is no such build.
         """

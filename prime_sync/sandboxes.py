@@ -194,7 +194,8 @@ class SandboxControl(ResourceClient):
 
         Args:
             request: what it is made from.
-            timeout: seconds in all; default 60.
+            timeout: seconds in all; default 60, and up to 10 more to delete what may have been
+                made.
 
         Raises:
             UsageError: a rule is broken; before anything is sent.
@@ -219,7 +220,7 @@ class SandboxControl(ResourceClient):
             request: what it is made from.
             wait: give it when it can be used (default), or as soon as it exists.
             timeout: seconds until it can be used, after its turn came; None keeps to the limits of
-                :meth:`wait_for_creation`.
+                :meth:`create` and :meth:`wait_for_creation`.
 
         Raises:
             UsageError, APIError: as :meth:`create`.
@@ -1277,7 +1278,8 @@ class SandboxJobs(SandboxFiles):
 
         Args:
             sandbox_id, command, working_dir, env, user: as :meth:`start_background_job`.
-            timeout: seconds it may take; default 900, ``math.inf`` is unlimited.
+            timeout: seconds it may take; default 900, ``math.inf`` is unlimited. Ending one that is
+                late, and reading what it had written, takes up to 15 more.
             poll_interval: seconds between two looks at it, at least; None is the beats of the
                 shared poller, from a tenth of a second to five.
             detach: let it go on when its time is over or this call is cancelled.
@@ -1393,7 +1395,7 @@ class SandboxJobs(SandboxFiles):
 
         Raises:
             UsageError: the handle has been changed, or the grace is no number of seconds.
-            CommandTimeoutError, SandboxNotRunningError, SandboxNotFoundError: the sandbox could
+            APITimeoutError, SandboxNotRunningError, SandboxNotFoundError: the sandbox could
                 not be told.
             APIError: it still runs, or nothing is known of it.
         """
@@ -1410,7 +1412,7 @@ class SandboxJobs(SandboxFiles):
         Each is a handle, and tells its state and the beginning of its command.
 
         Raises:
-            CommandTimeoutError, SandboxNotRunningError, SandboxNotFoundError: it cannot tell.
+            APITimeoutError, SandboxNotRunningError, SandboxNotFoundError: it cannot tell.
         """
         return BRIDGE.call(self._async.list_background_jobs(sandbox_id, timeout=timeout))
 

@@ -28,6 +28,7 @@ from prime_async.transport import check_timeout, deadline, path_segment
 __all__ = ["AsyncImageClient"]
 
 MAX_LIMIT = 250
+_SETTLE_SECONDS = 10.0
 _NOT_BEGUN = ("PENDING", "UPLOADING")
 
 
@@ -186,6 +187,10 @@ class AsyncImageClient(AsyncResourceClient):
 
         A request with an unknown outcome is not sent again: whether the build goes on is looked up.
 
+        Args:
+            build_id: which.
+            timeout: seconds in all; default 60, and up to 10 more to look up an unknown outcome.
+
         Raises:
             NotFoundError: there is no such build.
         """
@@ -196,11 +201,17 @@ class AsyncImageClient(AsyncResourceClient):
         except APIError as error:
             if not error.ambiguous:
                 raise
-            build = await self.get_build_status(build_id)
-            if build.status in _NOT_BEGUN:
+            build = await self._looked_up(build_id)
+            if build is None or build.status in _NOT_BEGUN:
                 raise
             return build
         return response.json()
+
+    async def _looked_up(self, build_id: str) -> ImageBuild | None:
+        try:
+            return await self.get_build_status(build_id, timeout=_SETTLE_SECONDS)
+        except APIError:
+            return None  # the first error is the one to be told
 
     async def get_build_status(self, build_id: str, *, timeout: float | None = None) -> ImageBuild:
         """Return how a build is doing.

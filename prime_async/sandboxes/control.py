@@ -40,6 +40,7 @@ from prime_async.transport import (
     check_timeout,
     deadline,
     path_segment,
+    time_left,
 )
 
 __all__ = ["AsyncSandboxControl"]
@@ -110,7 +111,8 @@ class AsyncSandboxControl(AsyncResourceClient):
 
         Args:
             request: what it is made from.
-            timeout: seconds in all; default 60.
+            timeout: seconds in all; default 60, and up to 10 more to delete what may have been
+                made.
 
         Raises:
             UsageError: a rule is broken; before anything is sent.
@@ -139,7 +141,7 @@ class AsyncSandboxControl(AsyncResourceClient):
             request: what it is made from.
             wait: give it when it can be used (default), or as soon as it exists.
             timeout: seconds until it can be used, after its turn came; None keeps to the limits of
-                :meth:`wait_for_creation`.
+                :meth:`create` and :meth:`wait_for_creation`.
 
         Raises:
             UsageError, APIError: as :meth:`create`.
@@ -147,12 +149,12 @@ class AsyncSandboxControl(AsyncResourceClient):
         """
         seconds = check_timeout(timeout, math.inf)
 
-        async def ready(sandbox_id: str) -> Sandbox:
+        async def ready(sandbox_id: str, until: float) -> Sandbox:
             if wait:
-                await self.wait_for_creation(sandbox_id, timeout=seconds)
-            return await self.get(sandbox_id)
+                await self.wait_for_creation(sandbox_id, timeout=time_left(until))
+            return await self.get(sandbox_id, timeout=min(time_left(until), DEFAULT_TIMEOUT))
 
-        return self._owner.own(_with_key(request), ready)
+        return self._owner.own(_with_key(request), ready, seconds)
 
     async def get(self, sandbox_id: str, *, timeout: float | None = None) -> Sandbox:
         """Return one sandbox.

@@ -14,7 +14,7 @@ from prime_async.errors import APIError, NotFoundError, PrimeError, UsageError
 from prime_async.sandboxes.background import Background
 from prime_async.sandboxes.models import Sandbox
 from prime_async.sandboxes.requests import CreateSandboxRequest
-from prime_async.transport import path_segment
+from prime_async.transport import deadline, path_segment
 
 __all__ = ["CLEANUP_SECONDS", "LEASE_SECONDS", "Leases", "LiveSandboxes", "Owner"]
 
@@ -150,6 +150,10 @@ class Owner:
         When nobody will hear of it any more, it is found by its key and deleted.
         """
         await self._live.reserve()
+        return await self._make(request, lease)
+
+    async def _make(self, request: CreateSandboxRequest, lease: int | None) -> Sandbox:
+        """Make the one whose place is reserved."""
         made: str | None = None
         try:
             sandbox = await self._post(request, lease)
@@ -165,19 +169,30 @@ class Owner:
 
     @asynccontextmanager
     async def own(
-        self, request: CreateSandboxRequest, ready: Callable[[str], Awaitable[Sandbox]]
+        self,
+        request: CreateSandboxRequest,
+        ready: Callable[[str, float], Awaitable[Sandbox]],
+        seconds: float,
     ) -> AsyncIterator[Sandbox]:
         """Give a sandbox that is deleted when the block ends, whatever ends it.
 
         Args:
-            ready: waits until it can be used.
+            ready: waits until it can be used, up to a moment on the clock of the loop.
+            seconds: how long all that may take once its turn has come.
+
+        Raises:
+            APITimeoutError: it could not be made in time.
         """
         with signals.armed():
             made: str | None = None
             try:
-                made = (await self.create(request, LEASE_SECONDS)).id
+                await self._live.reserve()
+                until = anyio.current_time() + seconds
+                with deadline(seconds, f"creating sandbox {request.name!r}"):
+                    made = (await self._make(request, LEASE_SECONDS)).id
+                assert made is not None  # the deadline raises otherwise
                 await self._leases.hold(made)
-                yield await ready(made)
+                yield await ready(made, until)
             finally:
                 if made is not None:
                     self._leases.release(made)

@@ -242,7 +242,8 @@ class AsyncSandboxJobs(AsyncSandboxFiles):
 
         Args:
             sandbox_id, command, working_dir, env, user: as :meth:`start_background_job`.
-            timeout: seconds it may take; default 900, ``math.inf`` is unlimited.
+            timeout: seconds it may take; default 900, ``math.inf`` is unlimited. Ending one that is
+                late, and reading what it had written, takes up to 15 more.
             poll_interval: seconds between two looks at it, at least; None is the beats of the
                 shared poller, from a tenth of a second to five.
             detach: let it go on when its time is over or this call is cancelled.
@@ -370,7 +371,7 @@ class AsyncSandboxJobs(AsyncSandboxFiles):
 
         Raises:
             UsageError: the handle has been changed, or the grace is no number of seconds.
-            CommandTimeoutError, SandboxNotRunningError, SandboxNotFoundError: the sandbox could
+            APITimeoutError, SandboxNotRunningError, SandboxNotFoundError: the sandbox could
                 not be told.
             APIError: it still runs, or nothing is known of it.
         """
@@ -392,7 +393,7 @@ class AsyncSandboxJobs(AsyncSandboxFiles):
         Each is a handle, and tells its state and the beginning of its command.
 
         Raises:
-            CommandTimeoutError, SandboxNotRunningError, SandboxNotFoundError: it cannot tell.
+            APITimeoutError, SandboxNotRunningError, SandboxNotFoundError: it cannot tell.
         """
         path_segment(sandbox_id, "sandbox_id")
         return await list_jobs(self._gateway, sandbox_id, check_timeout(timeout, STATUS_SECONDS))

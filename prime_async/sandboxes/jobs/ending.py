@@ -5,13 +5,20 @@ from __future__ import annotations
 import base64
 import binascii
 
-from prime_async.errors import APIError, PrimeError, ProtocolError
+from prime_async.errors import (
+    APIError,
+    APITimeoutError,
+    CommandTimeoutError,
+    PrimeError,
+    ProtocolError,
+)
 from prime_async.sandboxes.commands import CommandOptions
 from prime_async.sandboxes.gateway import Gateway
 from prime_async.sandboxes.jobs.handles import key_of
 from prime_async.sandboxes.jobs.models import BackgroundJob, BackgroundJobInfo
 from prime_async.sandboxes.jobs.script import cancel_script, list_script
 from prime_async.sandboxes.jobs.seen import Refused, Seen, read_probe
+from prime_async.sandboxes.models import CommandResponse
 from prime_async.sandboxes.running import execute
 
 __all__ = ["end_job", "list_jobs", "try_to_end"]
@@ -26,10 +33,10 @@ async def end_job(gateway: Gateway, job: BackgroundJob, grace: float, seconds: f
 
     Raises:
         APIError: it still runs, or nothing is known of it.
-        CommandTimeoutError, SandboxNotRunningError, SandboxNotFoundError: the sandbox was not told.
+        APITimeoutError, SandboxNotRunningError, SandboxNotFoundError: the sandbox was not told.
     """
-    options = CommandOptions(cancel_script(job.job_id, grace), seconds=seconds)
-    answer = await execute(gateway, job.sandbox_id, options, None)
+    script, what = cancel_script(job.job_id, grace), f"ending job {job.job_id}"
+    answer = await _run(gateway, job.sandbox_id, script, seconds, what)
     found = read_probe(job.sandbox_id, answer.stdout).get(key_of(job))
     if isinstance(found, Refused):
         raise found.error()
@@ -56,12 +63,23 @@ async def list_jobs(gateway: Gateway, sandbox_id: str, seconds: float) -> list[B
     """Return the jobs of a sandbox, those that were started first at the beginning.
 
     Raises:
-        CommandTimeoutError, SandboxNotRunningError, SandboxNotFoundError: it cannot tell.
+        APITimeoutError, SandboxNotRunningError, SandboxNotFoundError: it cannot tell.
     """
-    options = CommandOptions(list_script(), seconds=seconds)
-    answer = await execute(gateway, sandbox_id, options, None)
+    answer = await _run(gateway, sandbox_id, list_script(), seconds, "listing jobs")
     found = [_info(sandbox_id, line) for line in answer.stdout.splitlines()]
     return sorted(found, key=lambda info: (info.started_at or 0.0, info.job_id))
+
+
+async def _run(
+    gateway: Gateway, sandbox_id: str, script: str, seconds: float, what: str
+) -> CommandResponse:
+    """Run a script of ours; when it is late, the error names what it is for, and no script."""
+    try:
+        return await execute(gateway, sandbox_id, CommandOptions(script, seconds=seconds), None)
+    except CommandTimeoutError as error:
+        raise APITimeoutError(
+            f"{what} in sandbox {sandbox_id} did not end within {seconds:g} s", seconds=seconds
+        ) from error
 
 
 def _info(sandbox_id: str, line: str) -> BackgroundJobInfo:
