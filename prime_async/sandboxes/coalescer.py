@@ -52,6 +52,8 @@ class _Again:
 
 AGAIN = _Again()
 
+_NO_VALUE = (Later, Exception, _Again, type(None))
+
 Answer: TypeAlias = V | Exception | Later | _Again
 """What is found for one key."""
 
@@ -116,7 +118,7 @@ class _Slot(Generic[K, V]):
         self.key = key
         self.looks = 0
         self.patient = 0  # waiters that want a pause of their own
-        self.until: Callable[[V], bool] | None = None  # what all of them wait for, if it is one
+        self.until: Callable[[V], bool] | None = None  # what all wait for, if it is the same
         self.due: int | None = None
         self.waiters: dict[Waiter[K, V], None] = {}
         self.flight: _Flight | None = None
@@ -134,6 +136,8 @@ class _Slot(Generic[K, V]):
         """Forget a waiter."""
         if self.waiters.pop(waiter, waiter) is None:
             self.patient -= waiter.least > 0
+        if not self.waiters:
+            self.until = None
 
     @property
     def wish(self) -> int:
@@ -173,7 +177,8 @@ class Coalescer(Generic[K, V]):
         fetch: takes at most 100 keys of one lane and returns, per key, a value, the error for it,
             or :class:`Later`; an exception it raises is everybody's.
         background: owns the task; by default one of its own.
-        lane: keys of different lanes never share a request.
+        lanes: tells, before requests are made, what the lane of a key is (keys of different lanes
+            never share a request), or None while there is one lane.
         name: of the task.
 
     Attributes:
@@ -185,12 +190,12 @@ class Coalescer(Generic[K, V]):
         fetch: Fetch[K, V],
         background: Background | None = None,
         *,
-        lane: Callable[[K], Hashable] | None = None,
+        lanes: Callable[[], Callable[[K], Hashable] | None] = lambda: None,
         name: str = "coalescer",
     ) -> None:
         self._fetch = fetch
         self._background = background or Background()
-        self._lane = lane
+        self._lanes = lanes
         self._name = name
         self._phase = random.uniform(0, 10)  # noqa: S311 - spreads load, guards nothing
         self.batches = 0
@@ -313,18 +318,20 @@ class Coalescer(Generic[K, V]):
     def _take(self, slots: dict[_Slot[K, V], None], beat: int, most: int | None = None) -> None:
         """Take the keys of the next beat, or some of them."""
         there = self._by_beat[beat].slots
-        slots.update((slot, None) for slot in there[:most] if slot.waiters and slot.due == beat)
+        due = [slot for slot in there[:most] if slot.due == beat and slot.waiters]
+        slots.update(dict.fromkeys(due))
         del there[:most]
         if not there:
             del self._by_beat[heapq.heappop(self._beats)]
 
     def _groups(self, slots: list[_Slot[K, V]]) -> Iterator[list[_Slot[K, V]]]:
-        if self._lane is None:
+        lane = self._lanes() if slots else None
+        if lane is None:
             lanes: dict[Hashable, list[_Slot[K, V]]] = {None: slots}
         else:
             lanes = defaultdict(list)
             for slot in slots:
-                lanes[self._lane(slot.key)].append(slot)
+                lanes[lane(slot.key)].append(slot)
         for members in lanes.values():
             for start in range(0, len(members), BATCH):
                 yield members[start : start + BATCH]
@@ -349,39 +356,47 @@ class Coalescer(Generic[K, V]):
                 found = await self._fetch([slot.key for slot in slots])
             except Exception as error:  # handed to everybody who waits for it
                 found = dict.fromkeys((slot.key for slot in slots), error)
-        given_up = flight.scope.cancelled_caught
+        if flight.scope.cancelled_caught:
+            found = dict.fromkeys((slot.key for slot in slots), AGAIN)
+        self._answered(flight, slots, found)
+
+    def _answered(
+        self, flight: _Flight, slots: list[_Slot[K, V]], found: Mapping[K, Answer[V]]
+    ) -> None:
+        """Tell the waiters; line up again the keys that are still waited for."""
         late = max(flight.beat, self._beat_at(anyio.current_time()))
         lines: dict[int, _Line[K, V]] = {}
         for slot in slots:
             slot.flight = None
-            answer = AGAIN if given_up else found.get(slot.key)
-            if answer is not AGAIN:
-                self._tell(slot, answer)
-            if not slot.waiters:
-                self._drop(slot)
-            elif answer is AGAIN:
-                self._look_soon(slot)
-            else:
-                line = lines.get(slot.looks)
-                if line is None or slot.patient:
-                    line = self._line_after(flight.beat, late, slot)
-                    if not slot.patient:
-                        lines[slot.looks] = line
-                slot.due = line.beat
-                line.slots.append(slot)
+            answer = found.get(slot.key)
+            # That all who wait go on waiting is the most frequent case by far.
+            until = slot.until
+            goes_on = until is not None and not isinstance(answer, _NO_VALUE) and not until(answer)
+            if not goes_on and not self._tell(slot, answer):
+                continue
+            looks = slot.looks = slot.looks + 1
+            line = lines.get(looks)
+            if line is None or slot.patient:
+                line = self._line_after(flight.beat, late, slot)
+                if not slot.patient:
+                    lines[looks] = line
+            slot.due = line.beat
+            line.slots.append(slot)
 
-    def _tell(self, slot: _Slot[K, V], answer: Answer[V] | None) -> None:
+    def _tell(self, slot: _Slot[K, V], answer: Answer[V] | None) -> bool:
+        """Tell each waiter of a key; say whether it goes on being looked at beat by beat."""
         if answer is None:
             answer = LookupError(f"{slot.key} was left out of the answer")
-        slot.looks += 1
-        if (
-            slot.until is not None
-            and not isinstance(answer, Later | Exception | _Again)
-            and not slot.until(answer)
-        ):
-            return  # the most frequent case by far
-        for waiter in [waiter for waiter in slot.waiters if waiter.takes(answer)]:
-            slot.drop(waiter)
+        if answer is not AGAIN:
+            for waiter in [waiter for waiter in slot.waiters if waiter.takes(answer)]:
+                slot.drop(waiter)
+        if not slot.waiters:
+            self._drop(slot)
+        elif answer is AGAIN:
+            self._look_soon(slot)
+        else:
+            return True
+        return False
 
     # When keys are due.
 

@@ -126,6 +126,11 @@ class Gateway:
         self._kinds.pop(sandbox_id, None)
         self.tokens.drop(sandbox_id)
 
+    @property
+    def knows_containers(self) -> bool:
+        """Whether any sandbox is known to be a container."""
+        return False in self._kinds.values()
+
     def known_container(self, sandbox_id: str) -> bool:
         """Say whether a sandbox is known to be a container."""
         return self._kinds.get(sandbox_id, True) is False

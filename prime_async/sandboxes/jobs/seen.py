@@ -4,6 +4,9 @@ thousand of them are looked at in every round.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import starmap
+
 import msgspec
 
 from prime_async.errors import (
@@ -18,7 +21,16 @@ from prime_async.sandboxes.job_models import BackgroundJobStatusSnapshot
 from prime_async.sandboxes.jobs.handles import JobKey
 from prime_async.transport import Response
 
-__all__ = ["NOT_VM", "Refused", "Seen", "code_of_error", "read_batch", "read_probe", "snapshot_of"]
+__all__ = [
+    "NOT_VM",
+    "Refused",
+    "Seen",
+    "code_of_error",
+    "read_batch",
+    "read_probe",
+    "snapshot_of",
+    "write_batch",
+]
 
 NOT_VM = "NOT_VM"
 """Code of a job in a container, of which the platform's batch request tells nothing."""
@@ -62,12 +74,22 @@ class Refused(msgspec.Struct):
         return kind(words, code=self.code)
 
 
+class _Wanted(msgspec.Struct, gc=False):
+    sandbox_id: str
+    job_id: str
+
+
 class _Batch(msgspec.Struct):
     statuses: list[Seen] = []
     errors: list[Refused] = []
 
 
 _DECODER = msgspec.json.Decoder(_Batch)
+
+
+def write_batch(keys: Iterable[JobKey]) -> bytes:
+    """Write the body of a batch request."""
+    return msgspec.json.encode({"jobs": [*starmap(_Wanted, keys)]})
 
 
 def read_batch(response: Response) -> tuple[dict[JobKey, Seen | Refused], bool]:
@@ -80,14 +102,16 @@ def read_batch(response: Response) -> tuple[dict[JobKey, Seen | Refused], bool]:
         answer = _DECODER.decode(response.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise response.broken(f"is not what a batch of job statuses looks like: {error}") from error
-    found: dict[JobKey, Seen | Refused] = {
-        (seen.sandbox_id, seen.job_id): seen for seen in answer.statuses
-    }
-    odd = [seen for seen in answer.statuses if seen.completed and seen.exit_code is None]
-    for seen in odd:
-        found[seen.key] = Refused(*seen.key, message="it has ended, with no exit code told")
+    found: dict[JobKey, Seen | Refused] = {}
+    whole = not answer.errors
+    for seen in answer.statuses:
+        if seen.completed and seen.exit_code is None:
+            whole = False
+            found[seen.key] = Refused(*seen.key, message="it has ended, with no exit code told")
+        else:
+            found[seen.sandbox_id, seen.job_id] = seen
     found.update({refused.key: refused for refused in answer.errors})
-    return found, not odd and not answer.errors
+    return found, whole
 
 
 def read_probe(sandbox_id: str, output: str) -> dict[JobKey, Seen | Refused]:

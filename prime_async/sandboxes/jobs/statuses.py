@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import anyio
-import msgspec
 
 from prime_async.api import AsyncAPIClient
 from prime_async.errors import (
@@ -35,6 +34,7 @@ from prime_async.sandboxes.jobs.seen import (
     read_batch,
     read_probe,
     snapshot_of,
+    write_batch,
 )
 from prime_async.sandboxes.models import ENDED_STATUSES
 from prime_async.sandboxes.refusals import Refusals
@@ -74,7 +74,7 @@ class JobStatuses:
         self._probes = anyio.CapacityLimiter(_PROBES_AT_A_TIME)
         self.requests = 0
         self.looks: Coalescer[JobKey, Seen] = Coalescer(
-            self._fetch, background, lane=self._lane, name="job statuses"
+            self._fetch, background, lanes=self._lanes, name="job statuses"
         )
 
     async def one(self, key: JobKey) -> Seen:
@@ -135,6 +135,9 @@ class JobStatuses:
                     hint="get_background_job, wait_background_jobs and as_completed take both",
                 )
 
+    def _lanes(self) -> Callable[[JobKey], str | None] | None:
+        return self._lane if self._containers or self._gateway.knows_containers else None
+
     def _lane(self, key: JobKey) -> str | None:
         sandbox_id = key[0]
         return sandbox_id if self.is_container(sandbox_id) else None
@@ -174,14 +177,13 @@ class JobStatuses:
     async def _batch(
         self, keys: Sequence[JobKey], timeout: float | None
     ) -> tuple[dict[JobKey, Seen | Refused], bool]:
-        wire = {"jobs": [{"sandbox_id": box, "job_id": job} for box, job in keys]}
         transport = await self._api.connect()
         self.requests += 1
         try:
             response = await transport.request(
                 "POST",
                 "/sandbox/background-jobs/status:batchGet",
-                body=BytesBody(msgspec.json.encode(wire)),
+                body=BytesBody(write_batch(keys)),
                 timeout=timeout or _BATCH_SECONDS,
                 replay=Replay.SAFE,
             )
