@@ -12,7 +12,10 @@ __all__ = ["ENCODINGS", "HAS_ZSTD", "BrokenPartError", "Inflater", "inflater"]
 
 SLICE_BYTES = 1024 * 1024
 
-HAS_ZSTD = sys.version_info >= (3, 14) or find_spec("backports.zstd") is not None
+HAS_ZSTD = sys.version_info >= (3, 14) or (
+    # Asked for a module of a package that is not there, find_spec raises.
+    find_spec("backports") is not None and find_spec("backports.zstd") is not None
+)
 """Whether parts may come as zstd here."""
 
 ENCODINGS = ("identity", "gzip", "zstd") if HAS_ZSTD else ("identity", "gzip")
