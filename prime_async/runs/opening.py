@@ -32,6 +32,7 @@ from prime_async.runs.options import (
     checked_choice,
 )
 from prime_async.runs.run import AsyncRun
+from prime_async.runs.step_samples import check_way_of_samples
 from prime_async.runs.uploader import uploader
 from prime_async.spool import Spool
 from prime_async.traces.api import AsyncTracesAPIClient
@@ -180,6 +181,8 @@ class _Opening:
         with in_family():
             connection = self._connect()
             try:
+                if self._opt_out and self._spec.kind is RunKind.TRAIN:
+                    await check_way_of_samples(connection.api)
                 if run_id is None:
                     handle = await create_run(connection.api, self._spec)
                 else:

@@ -155,7 +155,7 @@ class Serving:
         slots = anyio.CapacityLimiter(core.options.concurrency)
         # Half of the cores: the rest is for the program that logs.
         workers = anyio.CapacityLimiter(max(1, (os.cpu_count() or 1) // 2))
-        for sink in core.opened.sinks(self.connection, core.log_id):
+        for sink in core.opened.sinks(self.connection, core.log_id, owner=core.owner):
             circuit = self._circuits.setdefault(sink.name, _circuit(sink.name, core))
             spool = core.spools[sink.lane]
             self.lanes[sink.lane] = LaneDelivery(

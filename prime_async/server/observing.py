@@ -35,6 +35,7 @@ FEATURES = ", ".join(
         "resumable-uploads",
         "file-info",
         "run-metrics-batch",
+        "run-samples-inline",
         "run-leases",
         "otlp-traces",
         "traces-export",
