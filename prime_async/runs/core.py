@@ -82,6 +82,7 @@ class RunCore:
         """Begin to deliver, and provide for the end of the process."""
         with self._lock:
             if not self.leaving.registered:
+                uploader()  # first: what is registered last ends first, and the run needs it to end
                 self.leaving.register()
                 self.serving.start(connection)
 
