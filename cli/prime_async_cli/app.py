@@ -25,6 +25,8 @@ _ACCOUNT = "Account"
 ENTRIES = {
     "eval": Entry("evals:group", "Create, push, read and manage evaluations.", _WORK),
     "sandbox": Entry("sandbox:group", "Run commands in sandboxes, move files.", _WORK),
+    "traces": Entry("traces:group", "Upload, read, search, export and delete traces.", _WORK),
+    "runs": Entry("runs:group", "Read and compare runs: evaluations and trainings.", _WORK),
     "demo": Entry("demo:demo", "A real evaluation on this machine, start to end.", _HERE),
     "local": Entry("local:group", "Start, stop and watch the embedded platform.", _HERE),
     "completion": Entry("completion:completion", "Print the completion script of a shell.", _HERE),
@@ -36,7 +38,7 @@ ENTRIES = {
     ),
 }
 
-_HELP = """Evaluations, sandboxes, and the platform behind them, from the command line.
+_HELP = """Evaluations, sandboxes, traces, and the platform behind them, from the command line.
 
 New here: `prime-async demo` runs a real evaluation on this machine; it needs no account.
 
