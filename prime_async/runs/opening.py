@@ -155,7 +155,7 @@ async def init(
         opening = _Opening(connect, settings, spec, options, _opts_out(traces_opt_out, settings))
         future = uploader().submit(lambda: opening.open(id), "open a run")
         run = AsyncRun(await asyncio.wrap_future(future))
-    run._core.leaving.arm()
+    run._handed_over()
     return run
 
 
