@@ -380,6 +380,7 @@ def init(
     spool_dir: str | PathLike[str] | None = None,
     spool_bytes: int | None = None,
     concurrency: int | None = None,
+    gzip_level: int | None = None,
     durable: bool = False,
     redact: Redact | None = None,
     on_batch: OnBatch | None = None,
@@ -417,6 +418,8 @@ def init(
         spool_bytes: limit of that folder, over all that is in it; default 1 GiB. What does not fit
             is counted as lost.
         concurrency: batches on their way at a time; default 4.
+        gzip_level: 0 to 9, compresses traces with gzip of this level; default is what is fastest of
+            what the platform reads.
         durable: write each record to disk before the call that logs it returns.
         redact: called with each record before it is encoded; returns the one to log, or None.
         on_batch: called in a thread with the receipt of each batch that arrived.
@@ -456,6 +459,7 @@ def init(
                 spool_dir=spool_dir,
                 spool_bytes=spool_bytes,
                 concurrency=concurrency,
+                gzip_level=gzip_level,
                 durable=durable,
                 redact=redact,
                 on_batch=on_batch,

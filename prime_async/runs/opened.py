@@ -104,6 +104,7 @@ class OpenedRun:
             context=self.spec.context(),
             opt_out=self.opt_out,
             first=owner and not self.attached,
+            gzip_level=self.options.gzip_level,
             attempts=DEFAULT_ATTEMPTS if retry is None else retry.tries,
         )
 
@@ -117,6 +118,7 @@ def sinks_of(
     context: dict[str, str],
     opt_out: bool,
     first: bool = False,
+    gzip_level: int | None = None,
     attempts: int = DEFAULT_ATTEMPTS,
 ) -> list[Sink]:
     """Make the sinks of a run, one per lane.
@@ -126,6 +128,7 @@ def sinks_of(
         context: what is said of every trace.
         opt_out: nothing goes to the traces service.
         first: this process made the run.
+        gzip_level: of traces; None is the best both sides know.
         attempts: requests per batch of traces at most.
     """
     api = connection.api
@@ -140,7 +143,7 @@ def sinks_of(
         legacy: Sink = LegacyTraceSink(lane, rows)
         if kind is RunKind.TRAIN:
             legacy = StepSampleSink(api, lane, run_id, numbers, legacy)
-        uploads = TraceSink(connection.traces, lane, context, attempts, legacy)
+        uploads = TraceSink(connection.traces, lane, context, attempts, legacy, gzip_level)
         sinks.append(legacy if opt_out else uploads)
     return sinks
 

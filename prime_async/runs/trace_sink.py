@@ -36,6 +36,7 @@ class TraceSink:
         context: what is said of every line.
         attempts: requests per batch at most.
         fallback: takes the records where the account has no traces service.
+        gzip_level: of the compression; None is the best both sides know.
     """
 
     name = TRACES
@@ -50,9 +51,11 @@ class TraceSink:
         context: Mapping[str, str],
         attempts: int = DEFAULT_ATTEMPTS,
         fallback: Sink | None = None,
+        gzip_level: int | None = None,
     ) -> None:
         self.lane = lane
         self._fallback = fallback
+        self._gzip_level = gzip_level
         self._received = self._service_off = False
         self._api = api
         self._features: frozenset[str] = frozenset()
@@ -69,7 +72,7 @@ class TraceSink:
             return
         pieces = list(_joined(batch.items))
         batch.digest = digest_of(pieces)
-        batch.body = compressed(pieces, self._features)
+        batch.body = compressed(pieces, self._features, self._gzip_level)
 
     async def send(self, batch: Batch) -> Outcome:
         """Upload; the service stores all of a batch or nothing."""
