@@ -52,6 +52,7 @@ class Serving:
         self._ready = threading.Event()
         self._done: concurrent.futures.Future[None] | None = None
         self._scope: anyio.CancelScope | None = None
+        self._draining: anyio.CancelScope | None = None
         self._ended: anyio.Event | None = None
 
     def start(self, connection: Connection | None) -> None:
@@ -95,12 +96,18 @@ class Serving:
         for lane in self.lanes.values():
             lane.end()
         if self._ended is not None:
-            with anyio.move_on_after(seconds):
+            with anyio.move_on_after(seconds) as self._draining:
                 await self._ended.wait()
         if self._scope is not None:
             self._scope.cancel()
             assert self._ended is not None
             await self._ended.wait()
+
+    def hurry(self, seconds: float) -> None:
+        """Deliver for so many seconds from now at most. On the uploader."""
+        if self._draining is not None:
+            deadline = anyio.current_time() + seconds
+            self._draining.deadline = min(self._draining.deadline, deadline)
 
     def keep_rest(self) -> None:
         """Put on disk what could not be delivered. Blocks: for a thread."""
