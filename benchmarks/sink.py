@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
+import msgspec
+
 from benchmarks.harness import Contender, Figures, case, measured, race
 from benchmarks.rollouts import SMALL, make_rollouts
 from benchmarks.server import Server
@@ -120,9 +122,18 @@ async def stream_peer(url: str, count: int) -> Figures:
 
 
 async def stream_floor(url: str, count: int) -> Figures:
-    """Contender: encode, compress and send, with nobody who logs."""
+    """Contender: each call encodes and does nothing else; when all are done they are sent."""
     rollouts = _records(count)
-    return await measured(lambda: post_all(url, rollouts, zstd=True, batch_bytes=_FLOOR_BATCH))
+    encode = msgspec.json.Encoder().encode
+    lines: list[bytes] = []
+
+    def log(rollout: Any) -> None:
+        lines.append(encode(rollout) + b"\n")
+
+    async def send() -> None:
+        await post_all(url, lines, zstd=True, batch_bytes=_FLOOR_BATCH)
+
+    return await _logging(log, rollouts, send)
 
 
 async def metrics_ours(url: str, count: int) -> Figures:
