@@ -13,6 +13,7 @@ from prime_sync.runs import init
 from tests.cli.harness import CANARY, Ran, run_command
 from tests.cli.terminal import Terminal
 from tests.platform import ThreadedPlatform
+from tests.stub import Answer, Stub
 from tests.traces.records import fresh_run, trace
 
 Inside = Callable[..., Ran]
@@ -183,3 +184,23 @@ def test_runs_side_by_side(made: Runs, inside: Inside) -> None:
 def test_what_cannot_be_compared(ids: tuple[str, ...], inside: Inside) -> None:
     """One run, the same twice, or too many: exit 2."""
     assert inside("runs", "compare", *ids).code == 2
+
+
+def test_a_platform_that_has_less(stub: Stub, inside: Inside) -> None:
+    """No training runs to read back and no traces service: evaluations are shown all the same."""
+    disabled = {"error": {"code": "service_not_enabled", "message": "not enabled"}}
+    found = {
+        "evaluations": [{"evaluation_id": "ev1", "name": "n", "status": "COMPLETED"}],
+        "total": 1,
+    }
+    stub.default = Answer(404, json={"detail": "not here"})
+    stub.route("GET", "/api/v1/runs", Answer(403, json=disabled))
+    stub.route("GET", "/api/v1/runs/ev1", Answer(403, json=disabled))
+    stub.route("GET", "/api/v1/evaluations/", Answer(json=found))
+    stub.route("GET", "/api/v1/evaluations/ev1", Answer(json=found["evaluations"][0]))
+    ran = inside("runs", "list", "-o", "json")
+    assert [each["run_id"] for each in json.loads(ran.out)["runs"]] == ["ev1"]
+    assert "not enabled" in json.loads(ran.err)["warning"]["message"]
+    shown = inside("runs", "get", "ev1")
+    assert (shown.code, shown.out.splitlines()[2].split()) == (0, ["name:", "n"])
+    assert inside("runs", "metrics", "ev1").code == 0

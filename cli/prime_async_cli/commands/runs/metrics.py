@@ -111,7 +111,7 @@ async def _distributions(
 ) -> list[Distribution]:
     """Return one distribution of each name: of this step, or the latest."""
     from prime_async.errors import MethodNotAllowedError, NotFoundError
-    from prime_async.runs.reading import AsyncRunsClient
+    from prime_async.runs import AsyncRunsClient
 
     if known.record is None:
         return []

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncclick
 
 from prime_async_cli.command import command
-from prime_async_cli.commands.runs.records import Known, find_record, find_run, find_traces
+from prime_async_cli.commands.runs.records import (
+    Known,
+    find_record,
+    find_run,
+    find_traces,
+    is_disabled,
+)
 from prime_async_cli.commands.traces import rows
 from prime_async_cli.commands.traces.options import cursor_option, filter_options
 from prime_async_cli.options import Identifier, Number, argument, output_option
@@ -69,7 +75,7 @@ async def list_runs(
     JSON: {"runs": [{"run_id", "type", "record", "traces"}], "next_cursor"}.
     """
     async with session.api() as api, session.traces() as traces:
-        page = await traces.list_runs(run_type=list(run_type), limit=limit, cursor=cursor)
+        page = await _with_traces(session, traces, run_type, limit, cursor)
         known = await _with_records(api, page)
         if cursor is None:
             known += await _without_traces(api, traces, known, run_type, limit)
@@ -83,6 +89,26 @@ async def list_runs(
         session.output.note("no runs")
     if page.next_cursor is not None:
         session.output.note(f"{len(known)} runs; next: --cursor {page.next_cursor}")
+
+
+async def _with_traces(
+    session: Session,
+    traces: AsyncTracesClient,
+    types: Sequence[RunType],
+    limit: int,
+    cursor: str | None,
+) -> RunListPage:
+    """Read a page of the runs that have traces; an empty one where there is no such service."""
+    from prime_async.errors import ForbiddenError
+    from prime_async.traces import RunListPage
+
+    try:
+        return await traces.list_runs(run_type=list(types), limit=limit, cursor=cursor)
+    except ForbiddenError as error:
+        if not is_disabled(error):
+            raise
+    session.output.warn("the traces service is not enabled for this account: no runs of traces")
+    return RunListPage(items=[])
 
 
 async def _with_records(api: AsyncAPIClient, page: RunListPage) -> list[Known]:
@@ -121,7 +147,7 @@ async def _newest_records(
 ) -> list[tuple[str, Row]]:
     from prime_async.errors import MethodNotAllowedError, NotFoundError
     from prime_async.evals import AsyncEvalsClient
-    from prime_async.runs.reading import AsyncRunsClient
+    from prime_async.runs import AsyncRunsClient
 
     found: list[tuple[str, Row]] = []
     if not types or "train" in types:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prime_async.api import AsyncAPIClient
+    from prime_async.errors import ForbiddenError
     from prime_async.traces import AsyncTracesClient, RunSummary
 
-__all__ = ["Known", "find_record", "find_run", "find_traces"]
+__all__ = ["Known", "find_record", "find_run", "find_traces", "is_disabled"]
 
 Row = Mapping[str, Any]
 
@@ -76,7 +77,7 @@ async def find_record(api: AsyncAPIClient, run_id: str) -> tuple[str, Row | None
     """Find the training run or the evaluation of this id; say which it is."""
     from prime_async.errors import MethodNotAllowedError, NotFoundError
     from prime_async.evals import AsyncEvalsClient
-    from prime_async.runs.reading import AsyncRunsClient
+    from prime_async.runs import AsyncRunsClient
 
     with suppress(NotFoundError, MethodNotAllowedError):  # some platforms cannot read them back
         return "train", await AsyncRunsClient(api).get_training_run(run_id)
@@ -87,8 +88,18 @@ async def find_record(api: AsyncAPIClient, run_id: str) -> tuple[str, Row | None
 
 async def find_traces(traces: AsyncTracesClient, run_id: str) -> RunSummary | None:
     """Return the traces of a run added up, or None: no traces, or no traces service here."""
-    from prime_async.errors import NotFoundError
+    from prime_async.errors import ForbiddenError, NotFoundError
 
-    with suppress(NotFoundError):
+    try:
         return await traces.get_run(run_id)
-    return None
+    except NotFoundError:
+        return None
+    except ForbiddenError as error:
+        if not is_disabled(error):
+            raise
+        return None
+
+
+def is_disabled(error: ForbiddenError) -> bool:
+    """Tell whether the account has no traces service, and not only this key no right."""
+    return error.code == "service_not_enabled"

@@ -72,7 +72,7 @@ async def read_series(
 
 async def _read_rows(api: AsyncAPIClient, known: Known, after_step: int | None, take: Any) -> None:
     from prime_async.errors import MethodNotAllowedError, NotFoundError
-    from prime_async.runs.reading import AsyncRunsClient
+    from prime_async.runs import AsyncRunsClient
 
     client = AsyncRunsClient(api)
     try:
