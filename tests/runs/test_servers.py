@@ -69,9 +69,7 @@ assert receipt.counts.delivered == 2 and receipt.reported, receipt
 
 
 @pytest.mark.slow
-def test_FR05_spawned_workers_open_the_run_by_its_id(
-    platform: ThreadedPlatform, tmp_path: Path
-) -> None:
+def test_spawned_workers_open_the_run_by_its_id(platform: ThreadedPlatform, tmp_path: Path) -> None:
     """As servers and data loaders start them where there is no fork."""
     module = tmp_path / "spawned.py"
     module.write_text(
