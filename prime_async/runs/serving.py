@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import logging
 import math
@@ -106,7 +107,7 @@ class Serving:
     def hurry(self, seconds: float) -> None:
         """Deliver for so many seconds from now at most. On the uploader."""
         if self._draining is not None:
-            deadline = anyio.current_time() + seconds
+            deadline = asyncio.get_running_loop().time() + seconds  # called outside of any task
             self._draining.deadline = min(self._draining.deadline, deadline)
 
     def keep_rest(self) -> None:

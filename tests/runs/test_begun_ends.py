@@ -83,5 +83,6 @@ def test_a_process_ends_behind_one_that_hangs(tmp_path: Path) -> None:
         said = ended(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path / "spool")
     assert "0 of 2 records delivered" in said
     assert "2 spooled" in said
+    assert "did not end" not in said
     kept = b"".join(path.read_bytes() for path in (tmp_path / "spool").rglob("*") if path.is_file())
     assert b'"gathered"' in kept
