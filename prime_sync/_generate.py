@@ -103,6 +103,7 @@ PLAN = Plan(
                 "prime_async.runs.run",
                 "prime_async.runs.opening",
                 "prime_async.runs.replay",
+                "prime_async.runs.reading",
             ),
             "prime_async.runs",
         ),

@@ -17,6 +17,9 @@ __all__ = ["Facade", "ModuleWriter"]
 
 _KNOWN = {"asynccontextmanager", "classmethod", "overload", "property", "setter", "staticmethod"}
 _FORWARDED = {"__bool__", "__contains__", "__getitem__", "__len__", "__str__"}
+_HANDED_OVER = "_handed_over"
+"""Method of an async class that is called on the thread that gets the twin, whose it is then."""
+
 _TRANSLATED = {"__aenter__", "__aexit__", "__aiter__"}
 _REFUSED = {
     "__anext__": "one hop per item; give the class an __aiter__ that returns an AsyncIterator",
@@ -141,11 +144,13 @@ class ModuleWriter:
 
     def _from_async(self, node: ast.ClassDef) -> list[str]:
         self._members.needed.add(Imported("typing", "Self", runtime=False))
+        told = any(isinstance(one, Function) and one.name == _HANDED_OVER for one in node.body)
         return [
             line("@classmethod", 1),
             line(f"def _from_async(cls, twin: {node.name}) -> Self:", 1),
             line("made = cls.__new__(cls)", 2),
             line("made._async = twin", 2),
+            *([line(f"twin.{_HANDED_OVER}()", 2)] if told else []),
             line("return made", 2),
         ]
 

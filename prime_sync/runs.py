@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import prime_async.runs.opening
 import prime_async.runs.replay
@@ -36,11 +36,20 @@ from prime_async.runs.options import (
     RunStatus,
     TrainingSpec,
 )
+from prime_async.runs.reading import AsyncRunsClient
 from prime_async.runs.receipts import FinishReceipt, RefusedRecord, RunStats
 from prime_async.runs.replay import SyncedRecords
 from prime_async.runs.run import FLUSH_SECONDS, AsyncRun
+from prime_async.runs.wire import (
+    Distribution,
+    DistributionPage,
+    MetricPage,
+    TrainingRun,
+    TrainingRunPage,
+)
 from prime_async.transport import RetryPolicy
 from prime_sync._bridge import BRIDGE
+from prime_sync.resources import ResourceClient
 
 if TYPE_CHECKING:
     from prime_sync._bridge import CloseableIterator
@@ -64,6 +73,7 @@ __all__ = [
     "RunKind",
     "RunStats",
     "RunStatus",
+    "RunsClient",
     "SyncedRecords",
     "TRACES_OPT_OUT_ENV",
     "TrainingSpec",
@@ -338,6 +348,7 @@ class Run:
     def _from_async(cls, twin: AsyncRun) -> Self:
         made = cls.__new__(cls)
         made._async = twin
+        twin._handed_over()
         return made
 
 
@@ -369,6 +380,7 @@ def init(
     spool_dir: str | PathLike[str] | None = None,
     spool_bytes: int | None = None,
     concurrency: int | None = None,
+    gzip_level: int | None = None,
     durable: bool = False,
     redact: Redact | None = None,
     on_batch: OnBatch | None = None,
@@ -406,6 +418,8 @@ def init(
         spool_bytes: limit of that folder, over all that is in it; default 1 GiB. What does not fit
             is counted as lost.
         concurrency: batches on their way at a time; default 4.
+        gzip_level: 0 to 9, compresses traces with gzip of this level; default is what is fastest of
+            what the platform reads.
         durable: write each record to disk before the call that logs it returns.
         redact: called with each record before it is encoded; returns the one to log, or None.
         on_batch: called in a thread with the receipt of each batch that arrived.
@@ -445,6 +459,7 @@ def init(
                 spool_dir=spool_dir,
                 spool_bytes=spool_bytes,
                 concurrency=concurrency,
+                gzip_level=gzip_level,
                 durable=durable,
                 redact=redact,
                 on_batch=on_batch,
@@ -505,3 +520,167 @@ def watch_runs(
             interval=interval,
         ),
     )
+
+
+class RunsClient(ResourceClient):
+    """Reads training runs, and the metric rows and distributions of runs of both kinds.
+
+    The record of an evaluation is read with ``EvalsClient``, what is derived from the traces
+    of a run with ``TracesClient.get_run``.
+    """
+
+    _async: AsyncRunsClient
+    _twin = AsyncRunsClient
+
+    def list_training_runs(
+        self,
+        *,
+        status: Literal["RUNNING", "COMPLETED", "FAILED"] | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> TrainingRunPage:
+        """Return one page of training runs, newest first.
+
+        Args:
+            status: only runs in this state.
+            limit: runs per page, 1 to 100.
+            cursor: ``next_cursor`` of the page before, with the same status.
+            timeout: seconds in all; default 60.
+
+        Raises:
+            MethodNotAllowedError, NotFoundError: the platform cannot list them.
+        """
+        return BRIDGE.call(
+            self._async.list_training_runs(
+                status=status,
+                limit=limit,
+                cursor=cursor,
+                timeout=timeout,
+            ),
+        )
+
+    def get_training_run(self, run_id: str, *, timeout: float | None = None) -> TrainingRun:
+        """Return one training run.
+
+        Raises:
+            NotFoundError: there is no such training run.
+        """
+        return BRIDGE.call(self._async.get_training_run(run_id, timeout=timeout))
+
+    def list_metrics(
+        self,
+        run_id: str,
+        *,
+        kind: RunKind | str = RunKind.EVAL,
+        after_step: int | None = None,
+        limit: int = 1000,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> MetricPage:
+        """Return one page of metric rows by step; rows without a step come first.
+
+        Args:
+            run_id, kind: the run.
+            after_step: leave out rows without a step, and those up to this one.
+            limit: rows per page, 1 to 1000.
+            cursor: ``next_cursor`` of the page before.
+            timeout: seconds in all; default 60.
+
+        Raises:
+            NotFoundError: there is no such run of this kind.
+        """
+        return BRIDGE.call(
+            self._async.list_metrics(
+                run_id,
+                kind=kind,
+                after_step=after_step,
+                limit=limit,
+                cursor=cursor,
+                timeout=timeout,
+            ),
+        )
+
+    def iter_metrics(
+        self,
+        run_id: str,
+        *,
+        kind: RunKind | str = RunKind.EVAL,
+        after_step: int | None = None,
+        timeout: float | None = None,
+    ) -> CloseableIterator[dict[str, Any]]:
+        """Yield every metric row, page by page; the next page is fetched meanwhile.
+
+        Args:
+            run_id, kind, after_step: as for :meth:`list_metrics`.
+            timeout: seconds for all of it; default 86,400 (a day), and 60 for each page.
+
+        Raises:
+            NotFoundError: there is no such run of this kind.
+        """
+        return BRIDGE.iterate(
+            self._async.iter_metrics(run_id, kind=kind, after_step=after_step, timeout=timeout),
+        )
+
+    def list_distributions(
+        self,
+        run_id: str,
+        *,
+        kind: RunKind | str = RunKind.EVAL,
+        name: str | None = None,
+        step: int | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> DistributionPage:
+        """Return one page of distributions by step, then name.
+
+        Args:
+            run_id, kind: the run.
+            name, step: only those of this name, of this step.
+            limit: distributions per page, 1 to 1000.
+            cursor: ``next_cursor`` of the page before, with the same name and step.
+            timeout: seconds in all; default 60.
+
+        Raises:
+            NotFoundError: there is no such run of this kind.
+        """
+        return BRIDGE.call(
+            self._async.list_distributions(
+                run_id,
+                kind=kind,
+                name=name,
+                step=step,
+                limit=limit,
+                cursor=cursor,
+                timeout=timeout,
+            ),
+        )
+
+    def iter_distributions(
+        self,
+        run_id: str,
+        *,
+        kind: RunKind | str = RunKind.EVAL,
+        name: str | None = None,
+        step: int | None = None,
+        timeout: float | None = None,
+    ) -> CloseableIterator[Distribution]:
+        """Yield every distribution, page by page; the next page is fetched meanwhile.
+
+        Args:
+            run_id, kind, name, step: as for :meth:`list_distributions`.
+            timeout: seconds for all of it; default 86,400 (a day), and 60 for each page.
+
+        Raises:
+            NotFoundError: there is no such run of this kind.
+        """
+        return BRIDGE.iterate(
+            self._async.iter_distributions(
+                run_id,
+                kind=kind,
+                name=name,
+                step=step,
+                timeout=timeout,
+            ),
+        )

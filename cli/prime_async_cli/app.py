@@ -28,6 +28,8 @@ ENTRIES = {
     "job": Entry(
         "job:group", "Run commands in sandboxes that go on when this one has ended.", _WORK
     ),
+    "traces": Entry("traces:group", "Upload, read, search, export and delete traces.", _WORK),
+    "runs": Entry("runs:group", "Read and compare runs: evaluations and trainings.", _WORK),
     "demo": Entry(
         "demo:demo", "A real evaluation and a training run in a sandbox, on this machine.", _HERE
     ),
@@ -41,7 +43,7 @@ ENTRIES = {
     ),
 }
 
-_HELP = """Evaluations, sandboxes, and the platform behind them, from the command line.
+_HELP = """Evaluations, sandboxes, traces, and the platform behind them, from the command line.
 
 New here: `prime-async demo` runs both on this machine; it needs no account.
 

@@ -33,6 +33,14 @@ _IN_OPTIONS = {
 }
 """Hints where the core speaks of its arguments, by the argument at fault."""
 
+_BY_CODE = {
+    "trace_not_found": "`prime-async traces list` shows the ids",
+    "episode_not_found": "`prime-async traces list --episodes` shows the ids",
+    "run_not_found": "`prime-async runs list` shows the ids",
+    "search_limit_exceeded": "narrow the search, such as with --run-step or --role",
+}
+"""Hints where the platform says more than a status."""
+
 _NO_KEY = (
     "set PRIME_API_KEY, or store one with `prime-async config set-api-key`; without an account: "
     "`prime-async local start`"
@@ -91,6 +99,9 @@ def _hint(error: errors.PrimeError) -> str | None:
         return _NO_KEY
     if error.hint:
         return _IN_OPTIONS.get(getattr(error, "field", None) or "", error.hint)
+    code = getattr(error, "code", None)
+    if code in _BY_CODE:
+        return _BY_CODE[code]
     for kind, hint in _HINTS:
         if isinstance(error, kind):
             return hint

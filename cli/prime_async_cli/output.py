@@ -62,14 +62,15 @@ class Output:
 
     def table(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
         """Write a table; columns that have no room on the screen are named on standard error."""
-        from prime_async_cli.tables import fitted_table, plain_table
+        from prime_async_cli.tables import fitted_table, fold_shared, plain_table
 
         if not self.drawn:
             streams.write(plain_table(rows, columns))
             return
         width = streams.screen_width()
+        columns, shared = fold_shared(rows, columns)
         table, left_out = fitted_table(rows, columns, width, colour=self.coloured)
-        streams.write(table)
+        streams.write(table + (f"all: {shared}\n" if shared else ""))
         if left_out:
             self.note(f"no room for {', '.join(left_out)}: widen the window, or use --plain")
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from prime_async.config import ConfigStore, Settings
     from prime_async.evals import AsyncEvalsClient
     from prime_async.sandboxes import AsyncSandboxClient
+    from prime_async.traces import AsyncTracesClient
 
 __all__ = ["Session", "pass_session"]
 
@@ -78,6 +79,13 @@ class Session:
 
         self.settings()
         return AsyncSandboxClient(context=self.context)
+
+    def traces(self) -> AsyncTracesClient:
+        """Make the traces client of this context; use it as a context manager."""
+        from prime_async.traces import AsyncTracesClient
+
+        self.settings()
+        return AsyncTracesClient(context=self.context)
 
 
 pass_session = asyncclick.make_pass_decorator(Session)

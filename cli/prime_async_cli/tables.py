@@ -13,7 +13,7 @@ from typing import Any
 
 from prime_async_cli.text import cell_width, harmless, pad, paint, shorten
 
-__all__ = ["Column", "cell", "fitted_table", "plain_table"]
+__all__ = ["Column", "cell", "fitted_table", "fold_shared", "plain_table"]
 
 _GAP = 2
 _LEAST = 10
@@ -29,6 +29,7 @@ class Column:
         whole: never shortened and never left out (ids).
         drop: the column with the highest number is left out first on a narrow terminal.
         right: aligned to the right (numbers).
+        fold: on a terminal, a value that all rows have in common is said once below the table.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Column:
     whole: bool = False
     drop: int = 0
     right: bool = False
+    fold: bool = False
 
     def text(self, row: Mapping[str, Any]) -> str:
         """Return what stands in this column for a row."""
@@ -67,6 +69,23 @@ def plain_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) ->
     lines += [[column.text(row) for column in columns] for row in rows]
     widths = [max(cell_width(line[place]) for line in lines) for place in range(len(columns))]
     return "".join(_line(line, columns, widths) for line in lines)
+
+
+def fold_shared(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]
+) -> tuple[list[Column], str]:
+    """Take out the columns in which all rows say the same, where that may be; return the others,
+    and one line with what those say.
+    """
+    shown: list[Column] = []
+    said: list[str] = []
+    for column in columns:
+        values = {column.text(row) for row in rows} if column.fold and len(rows) > 1 else set()
+        if len(values) == 1:
+            said.append(f"{column.title.lower()}: {values.pop()}")
+        else:
+            shown.append(column)
+    return shown, "  ".join(said)
 
 
 def fitted_table(

@@ -11,7 +11,7 @@ from typing import Any
 
 from asyncclick import Context, FloatRange, Parameter, ParamType
 
-__all__ = ["Amount", "FilePath", "JsonObject", "Mount", "Seconds", "Variable"]
+__all__ = ["Amount", "FilePath", "JsonObject", "Mount", "Real", "Seconds", "Variable"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -80,6 +80,21 @@ class Amount(FloatRange):
         if not math.isfinite(amount):
             self.fail(f"{value!r} is not a number of anything", param, ctx)
         return amount
+
+
+class Real(ParamType[float]):
+    """A number, below zero too; NaN and infinity are none."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> float:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            self.fail(f"{str(value)[:100]!r} is not a number", param, ctx)
+        return number
 
 
 class Seconds(ParamType[float]):

@@ -95,13 +95,13 @@ class RunLogHandler(logging.Handler):
     def _keep(self, record: logging.LogRecord) -> None:
         text = self.format(record)
         step = _step_of(record)
+        metrics = getattr(record, "metrics", None)
+        if isinstance(metrics, Mapping):
+            self._run.log_metrics(metrics, step=step)
         page = self._pages.setdefault((record.name, step), _Page(record.name, step))
         page.add(record, text)
         self._lines += 1
         self._characters += len(text)
-        metrics = getattr(record, "metrics", None)
-        if isinstance(metrics, Mapping):
-            self._run.log_metrics(metrics, step=step)
         if record.levelno >= logging.ERROR or self._full():
             self._log_pages()
 

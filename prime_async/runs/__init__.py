@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from prime_async.runs.options import (
         TrainingSpec as TrainingSpec,
     )
+    from prime_async.runs.reading import AsyncRunsClient as AsyncRunsClient
     from prime_async.runs.receipts import (
         FinishReceipt as FinishReceipt,
     )
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncRun",
+    "AsyncRunsClient",
     "BatchReceipt",
     "CONFIG_SOURCE_KEY",
     "ConfigSource",
@@ -107,6 +109,7 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "AsyncRun": "prime_async.runs.run",
+        "AsyncRunsClient": "prime_async.runs.reading",
         "BatchReceipt": "prime_async.runs.options",
         "CONFIG_SOURCE_KEY": "prime_async.runs.config_source",
         "ConfigSource": "prime_async.runs.config_source",

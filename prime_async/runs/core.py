@@ -34,6 +34,7 @@ __all__ = ["RunCore"]
 
 _LOG = logging.getLogger("prime_async.runs")
 _ERRORS_KEPT = 100
+UNFINISHED = "the process ended without finishing the run"
 
 T = TypeVar("T")
 
@@ -82,6 +83,7 @@ class RunCore:
         """Begin to deliver, and provide for the end of the process."""
         with self._lock:
             if not self.leaving.registered:
+                uploader()  # first: what is registered last ends first, and the run needs it to end
                 self.leaving.register()
                 self.serving.start(connection)
 
@@ -325,15 +327,13 @@ class RunCore:
     def end_at_exit(self, seconds: float) -> None:
         """The process ends before the run did: deliver or keep what there is, and say so."""
         seconds = min(seconds, self.options.exit_timeout)
-        reason = "the process ended without finishing the run"
         uploader().exiting = True
         reserve = min(3.0, seconds / 3) if self.owner else 0.0
+        begun = self._finisher
+        if begun is not None:
+            begun.hurry(seconds - reserve, reserve)
         future = self.begin_finish(
-            RunStatus.CRASHED,
-            reason,
-            {},
-            seconds - reserve,
-            report_seconds=reserve,
+            RunStatus.CRASHED, UNFINISHED, {}, seconds - reserve, report_seconds=reserve
         )
         try:
             receipt = future.result(seconds + 1.0)
@@ -341,7 +341,10 @@ class RunCore:
             # The uploader hangs, perhaps in a disk that does: save what is in memory from here.
             self.note_error(f"the uploader did not end within {seconds:g} s")
             self.serving.keep_rest()
-            receipt = Finisher(self, RunStatus.CRASHED, reason, 0).receipt(reported=False)
+            receipt = Finisher(self, RunStatus.CRASHED, UNFINISHED, 0).receipt(reported=False)
+        else:
+            if begun is not None:
+                return  # an end as any other, which has said what there is to say
         self._say_at_exit(receipt)
 
     def _say_at_exit(self, receipt: FinishReceipt) -> None:

@@ -21,6 +21,8 @@ class Counts:
         spooled: on disk, to be delivered later.
         dropped: turned away by a full queue.
         lost: taken, and then neither delivered nor kept.
+        left_out: not sent, because the platform's table of samples has no place for them: of a
+            training run without the traces service it takes the work of every tenth step.
     """
 
     queued: int = 0
@@ -29,6 +31,7 @@ class Counts:
     spooled: int = 0
     dropped: int = 0
     lost: int = 0
+    left_out: int = 0
 
     @property
     def logged(self) -> int:

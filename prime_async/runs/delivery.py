@@ -257,15 +257,22 @@ class LaneDelivery:
         if batch.body is None:
             async with self._workers:
                 await in_thread(self._prepare, batch)
+        batch.noted = self._note
         return await self.sink.send(batch)
 
     def _prepare(self, batch: Batch) -> None:
         self.sink.prepare(batch)
+        self._note(batch)
+
+    def _note(self, batch: Batch) -> None:
         self.spool.sending(batch.items, batch.digest)
 
     async def _account(self, batch: Batch, outcome: Outcome, ticket: int) -> None:
         for refused in outcome.refused:
             await self._refuse(refused, batch)
+        if outcome.left_out:
+            self.circuit.succeed()
+            await self._settle(batch, list(outcome.left_out), "left_out", None)
         if outcome.delivered:
             self.circuit.succeed()
             await self._delivered(batch, outcome)
@@ -277,15 +284,20 @@ class LaneDelivery:
             await self._give_up(batch, outcome.failed, outcome.error, ticket)
 
     async def _delivered(self, batch: Batch, outcome: Outcome) -> None:
-        items = list(outcome.delivered)
+        await self._settle(batch, list(outcome.delivered), "delivered", outcome.receipt)
+        await self._listener.arrived(self.sink, batch, outcome)
+
+    async def _settle(
+        self, batch: Batch, items: list[Item], state: str, receipt: str | None
+    ) -> None:
+        """Count records that are done with, and let go of them in memory and on disk."""
         batch.settle(items)
         before = "spooled" if batch.from_disk else "queued"
-        self._counters.move(self.sink.name, before, "delivered", len(items))
+        self._counters.move(self.sink.name, before, state, len(items))
         if not batch.from_disk:
             self._queue.release(items)
         if self.spool.path is not None:
-            await in_thread(self.spool.delivered, items, outcome.receipt)
-        await self._listener.arrived(self.sink, batch, outcome)
+            await in_thread(self.spool.delivered, items, receipt)
 
     async def _refuse(self, refused: Refused, batch: Batch) -> None:
         batch.settle([refused.item])

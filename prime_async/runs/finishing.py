@@ -73,6 +73,12 @@ class Finisher:
         work = uploader().submit(self._finish, "finish")
         work.add_done_callback(self._broke)
 
+    def hurry(self, seconds: float, report_seconds: float) -> None:
+        """The process ends: there is no more time than this."""
+        self._seconds = min(self._seconds, seconds)
+        self._report_seconds = min(self._report_seconds, report_seconds)
+        uploader().call(self._core.serving.hurry, self._seconds)
+
     def receipt(self, *, reported: bool) -> FinishReceipt:
         """Return what became of everything, as of now."""
         core = self._core

@@ -14,6 +14,7 @@ from prime_async.runs.queue import Lane
 from prime_async.runs.sample_sinks import EvalSampleSink, TrainSampleSink, samples_name
 from prime_async.runs.sinks import Sink
 from prime_async.runs.spooling import SpoolPlace
+from prime_async.runs.step_samples import StepSampleSink, UploadNumbers
 from prime_async.runs.trace_sink import TRACES, TraceSink
 from prime_async.spool import Spool
 from prime_async.traces.api import AsyncTracesAPIClient
@@ -92,8 +93,8 @@ class OpenedRun:
             Lane.DISTRIBUTION: metrics,
         }
 
-    def sinks(self, connection: Connection, log_id: str) -> list[Sink]:
-        """Make the sinks of one process."""
+    def sinks(self, connection: Connection, log_id: str, *, owner: bool) -> list[Sink]:
+        """Make the sinks of one process, the one that opened the run or a child of it."""
         retry = self.options.retry
         return sinks_of(
             connection,
@@ -102,6 +103,8 @@ class OpenedRun:
             push_id=log_id,
             context=self.spec.context(),
             opt_out=self.opt_out,
+            first=owner and not self.attached,
+            gzip_level=self.options.gzip_level,
             attempts=DEFAULT_ATTEMPTS if retry is None else retry.tries,
         )
 
@@ -114,6 +117,8 @@ def sinks_of(
     push_id: str,
     context: dict[str, str],
     opt_out: bool,
+    first: bool = False,
+    gzip_level: int | None = None,
     attempts: int = DEFAULT_ATTEMPTS,
 ) -> list[Sink]:
     """Make the sinks of a run, one per lane.
@@ -122,6 +127,8 @@ def sinks_of(
         push_id: names the samples of one process.
         context: what is said of every trace.
         opt_out: nothing goes to the traces service.
+        first: this process made the run.
+        gzip_level: of traces; None is the best both sides know.
         attempts: requests per batch of traces at most.
     """
     api = connection.api
@@ -130,10 +137,13 @@ def sinks_of(
         MetricSink(api, kind, run_id),
         DistributionSink(api, kind, run_id),
     ]
+    numbers = UploadNumbers(from_zero=first)
     for lane in (Lane.TRACE, Lane.EPISODE):
         rows = _samples(api, kind, run_id, f"{push_id}-{lane.name.lower()}")
-        legacy = LegacyTraceSink(lane, rows)
-        uploads = TraceSink(connection.traces, lane, context, attempts, legacy)
+        legacy: Sink = LegacyTraceSink(lane, rows)
+        if kind is RunKind.TRAIN:
+            legacy = StepSampleSink(api, lane, run_id, numbers, legacy)
+        uploads = TraceSink(connection.traces, lane, context, attempts, legacy, gzip_level)
         sinks.append(legacy if opt_out else uploads)
     return sinks
 

@@ -32,6 +32,7 @@ from prime_async.runs.options import (
     checked_choice,
 )
 from prime_async.runs.run import AsyncRun
+from prime_async.runs.step_samples import check_way_of_samples
 from prime_async.runs.uploader import uploader
 from prime_async.spool import Spool
 from prime_async.traces.api import AsyncTracesAPIClient
@@ -71,6 +72,7 @@ async def init(
     spool_dir: str | PathLike[str] | None = None,
     spool_bytes: int | None = None,
     concurrency: int | None = None,
+    gzip_level: int | None = None,
     durable: bool = False,
     redact: Redact | None = None,
     on_batch: OnBatch | None = None,
@@ -108,6 +110,8 @@ async def init(
         spool_bytes: limit of that folder, over all that is in it; default 1 GiB. What does not fit
             is counted as lost.
         concurrency: batches on their way at a time; default 4.
+        gzip_level: 0 to 9, compresses traces with gzip of this level; default is what is fastest of
+            what the platform reads.
         durable: write each record to disk before the call that logs it returns.
         redact: called with each record before it is encoded; returns the one to log, or None.
         on_batch: called in a thread with the receipt of each batch that arrived.
@@ -128,6 +132,7 @@ async def init(
         spool_dir=spool_dir,
         spool_bytes=spool_bytes,
         concurrency=concurrency,
+        gzip_level=gzip_level,
         durable=durable,
         redact=redact,
         on_batch=on_batch,
@@ -154,7 +159,7 @@ async def init(
         opening = _Opening(connect, settings, spec, options, _opts_out(traces_opt_out, settings))
         future = uploader().submit(lambda: opening.open(id), "open a run")
         run = AsyncRun(await asyncio.wrap_future(future))
-    run._core.leaving.arm()
+    run._handed_over()
     return run
 
 
@@ -180,6 +185,8 @@ class _Opening:
         with in_family():
             connection = self._connect()
             try:
+                if self._opt_out and self._spec.kind is RunKind.TRAIN:
+                    await check_way_of_samples(connection.api)
                 if run_id is None:
                     handle = await create_run(connection.api, self._spec)
                 else:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
+from prime_async.errors import UsageError
+from prime_async.requests import check_range
 from prime_async.runs.errors import ConfigurationError
 from prime_async.spool.spool import DEFAULT_MAX_BYTES
 from prime_async.transport import RetryPolicy
@@ -164,6 +166,7 @@ class DeliveryOptions:
     spool_dir: Path | None = None
     spool_bytes: int = DEFAULT_MAX_BYTES
     concurrency: int = CONCURRENCY
+    gzip_level: int | None = None
     durable: bool = False
     redact: Redact | None = None
     on_batch: OnBatch | None = None
@@ -185,6 +188,8 @@ class DeliveryOptions:
         for name in ("queue_bytes", "spool_bytes", "concurrency"):
             if name in made:
                 _check_count(name, made[name])
+        if "gzip_level" in made:
+            _check_count("gzip_level", made["gzip_level"], 0, 9)
         for name in ("redact", "on_batch"):
             if name in made and not callable(made[name]):
                 raise ConfigurationError(f"{name} cannot be called", field=name)
@@ -233,11 +238,11 @@ def _check_policy(policy: object) -> None:
     checked_choice("queue_policy", policy, ("drop_new", "drop_old", "spool"))
 
 
-def _check_count(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigurationError(
-            f"{name} is {value!r}; it must be a whole number, at least 1", field=name
-        )
+def _check_count(name: str, value: object, lowest: int = 1, highest: int | None = None) -> None:
+    try:
+        check_range(name, value, lowest, highest)  # type: ignore[arg-type]
+    except UsageError as error:
+        raise ConfigurationError(error.message, field=name) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

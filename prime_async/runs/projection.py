@@ -167,8 +167,10 @@ def episodes_to_parquet_bytes(
         for episode in episodes
         for trace in members_of(episode)
     ]
-    for place, row in enumerate(rows):
-        row["sample_id"] = first_sample_id + place
+    for number, row in enumerate(rows, first_sample_id):
+        row["sample_id"] = number
+        if row["problem_id"] is None:
+            row["problem_id"] = number
     table = _pyarrow().Table.from_pylist(rows, schema=schema)
     out = io.BytesIO()
     _pyarrow("pyarrow.parquet").write_table(table, out, compression="snappy")
@@ -204,6 +206,9 @@ def _text(value: Any) -> str | None:
 
 
 def _advantage(trace: Any) -> float | None:
+    said = entry(entry(trace, "info"), "advantage")
+    if isinstance(said, int | float) and not isinstance(said, bool):
+        return float(said)
     for node in entry(trace, "nodes") or ():
         advantages = entry(node, "advantages")
         if advantages:

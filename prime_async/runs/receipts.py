@@ -11,7 +11,7 @@ from prime_async.runs.options import RunStatus
 
 __all__ = ["FinishReceipt", "RefusedRecord", "RunStats"]
 
-_OTHER_STATES = ("refused", "spooled", "dropped", "lost", "queued")
+_OTHER_STATES = ("refused", "spooled", "dropped", "lost", "left_out", "queued")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,16 @@ class FinishReceipt:
 
     @property
     def complete(self) -> bool:
-        """True when every record that was logged is with the platform."""
-        return self.counts.delivered == self.counts.logged
+        """True when every record that was logged is with the platform, or has no place there (see
+        `Counts.left_out`).
+        """
+        return self.counts.delivered + self.counts.left_out == self.counts.logged
 
     def __str__(self) -> str:
         counts = self.counts
         others = {name: getattr(counts, name) for name in _OTHER_STATES}
         parts = [f"{counts.delivered} of {counts.logged} records delivered"]
-        parts += [f"{number} {name}" for name, number in others.items() if number]
+        parts += [f"{number} {name.replace('_', ' ')}" for name, number in others.items() if number]
         text = ", ".join(parts)
         if self.spool_paths:
             text += f"; kept in {', '.join(map(str, self.spool_paths))}"

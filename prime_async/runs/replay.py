@@ -43,12 +43,14 @@ class SyncedRecords:
         delivered: records delivered now.
         refused: records the platform refused; they are kept apart.
         problem: why not all of it is delivered, or None.
+        left_out: records the platform has no place for; see `Counts.left_out`.
     """
 
     kept: KeptRecords
     delivered: int
     refused: tuple[RefusedRecord, ...]
     problem: str | None
+    left_out: int = 0
 
 
 async def sync_runs(
@@ -149,7 +151,9 @@ async def _deliver(
     finally:
         with anyio.CancelScope(shield=True):
             left = await anyio.to_thread.run_sync(replay.close)
-    return SyncedRecords(kept, replay.delivered, tuple(replay.refused), problem or left)
+    return SyncedRecords(
+        kept, replay.delivered, tuple(replay.refused), problem or left, replay.left_out
+    )
 
 
 class _EndReplay:
@@ -158,7 +162,7 @@ class _EndReplay:
     def __init__(
         self, api: AsyncAPIClient, spool: Spool, kept: KeptRecords, writer: EntryWriter
     ) -> None:
-        self.delivered = 0
+        self.delivered = self.left_out = 0
         self.refused: list[RefusedRecord] = []
         self._api = api
         self._spool = spool
@@ -222,6 +226,7 @@ class _RecordReplay(_EndReplay):
         return next(sink for sink in sinks if sink.lane is lane)
 
     async def _send(self, sink: Sink, batch: Batch) -> None:
+        batch.noted = self._note
         await anyio.to_thread.run_sync(self._prepare, sink, batch)
         try:
             outcome = await sink.send(batch)
@@ -246,6 +251,9 @@ class _RecordReplay(_EndReplay):
 
     def _prepare(self, sink: Sink, batch: Batch) -> None:
         sink.prepare(batch)
+        self._note(batch)
+
+    def _note(self, batch: Batch) -> None:
         self._writer.cut(Ranges.of(item.index for item in batch.items), batch.digest)
 
     def _account(self, sink: Sink, outcome: Outcome) -> None:
@@ -253,6 +261,9 @@ class _RecordReplay(_EndReplay):
             arrived = Ranges.of(item.index for item in outcome.delivered)
             self._writer.ack(arrived, outcome.receipt)
             self.delivered += len(outcome.delivered)
+        if outcome.left_out:
+            self._writer.ack(Ranges.of(item.index for item in outcome.left_out))
+            self.left_out += len(outcome.left_out)
         for refused in outcome.refused:
             record = RefusedRecord(sink.name, refused.reason, refused.status, refused.item.index)
             self.refused.append(record)

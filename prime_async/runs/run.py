@@ -306,7 +306,7 @@ class AsyncRun:
         return await self.finish(status=RunStatus.FAILED, error=reason_of(error), timeout=timeout)
 
     async def __aenter__(self) -> Self:
-        self._core.leaving.arm()
+        self._handed_over()
         return self
 
     async def __aexit__(
@@ -334,6 +334,11 @@ class AsyncRun:
         if timeout is None:
             return ended, self._core.options.finish_timeout
         return ended, checked_seconds("timeout", timeout)
+
+    def _handed_over(self) -> None:
+        """Provide for SIGTERM, if it is the main thread that has got the run."""
+        if self._core.opened.enabled:
+            self._core.leaving.arm()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(id={self.id!r}, status={self.status.value!r})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import logging
 import math
@@ -52,6 +53,7 @@ class Serving:
         self._ready = threading.Event()
         self._done: concurrent.futures.Future[None] | None = None
         self._scope: anyio.CancelScope | None = None
+        self._draining: anyio.CancelScope | None = None
         self._ended: anyio.Event | None = None
 
     def start(self, connection: Connection | None) -> None:
@@ -95,12 +97,18 @@ class Serving:
         for lane in self.lanes.values():
             lane.end()
         if self._ended is not None:
-            with anyio.move_on_after(seconds):
+            with anyio.move_on_after(seconds) as self._draining:
                 await self._ended.wait()
         if self._scope is not None:
             self._scope.cancel()
             assert self._ended is not None
             await self._ended.wait()
+
+    def hurry(self, seconds: float) -> None:
+        """Deliver for so many seconds from now at most. On the uploader."""
+        if self._draining is not None:
+            deadline = asyncio.get_running_loop().time() + seconds  # called outside of any task
+            self._draining.deadline = min(self._draining.deadline, deadline)
 
     def keep_rest(self) -> None:
         """Put on disk what could not be delivered. Blocks: for a thread."""
@@ -155,7 +163,7 @@ class Serving:
         slots = anyio.CapacityLimiter(core.options.concurrency)
         # Half of the cores: the rest is for the program that logs.
         workers = anyio.CapacityLimiter(max(1, (os.cpu_count() or 1) // 2))
-        for sink in core.opened.sinks(self.connection, core.log_id):
+        for sink in core.opened.sinks(self.connection, core.log_id, owner=core.owner):
             circuit = self._circuits.setdefault(sink.name, _circuit(sink.name, core))
             spool = core.spools[sink.lane]
             self.lanes[sink.lane] = LaneDelivery(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -43,6 +43,7 @@ class Batch:
         digest: the key that makes sending them twice the same as sending them once.
         from_disk: they were read from the spool, and hold no room of the queue.
         body: what `Sink.prepare` made of them.
+        noted: called in a thread with the batch when its key is known while it is being sent.
         left: those whose fate is open, by index.
     """
 
@@ -50,6 +51,7 @@ class Batch:
     digest: str | None = None
     from_disk: bool = False
     body: Any = field(default=None, repr=False)
+    noted: Callable[[Batch], object] | None = field(default=None, repr=False)
     left: dict[int, Item] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -59,6 +61,12 @@ class Batch:
         """Note that the fate of these is known."""
         for item in items:
             self.left.pop(item.index, None)
+
+    def note(self, digest: str) -> None:
+        """Set the key and bring it to the disk, if the records are there. Blocks: for a thread."""
+        self.digest = digest
+        if self.noted is not None:
+            self.noted(self)
 
     @property
     def size(self) -> int:
@@ -90,6 +98,7 @@ class Outcome:
     Attributes:
         delivered: records the platform has.
         refused: records it does not take.
+        left_out: records it has no place for; see `Counts.left_out`.
         failed: records that are still to be sent, because of ``error``.
         receipt: the platform's id of the batch, where it has one.
         replayed: it had the batch before.
@@ -97,6 +106,7 @@ class Outcome:
 
     delivered: Sequence[Item] = ()
     refused: Sequence[Refused] = ()
+    left_out: Sequence[Item] = ()
     failed: Sequence[Item] = ()
     error: PrimeError | None = None
     receipt: str | None = None

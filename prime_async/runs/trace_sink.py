@@ -9,11 +9,12 @@ from prime_async.errors import ForbiddenError
 from prime_async.runs.queue import Item, Lane
 from prime_async.runs.sinks import BATCH_SECONDS, Batch, Outcome, Sink
 from prime_async.runs.spooling import BATCH_BYTES
+from prime_async.runs.step_samples import sent_as_files
 from prime_async.runs.uploader import in_thread
 from prime_async.traces.api import AsyncTracesAPIClient
 from prime_async.traces.batches import digest_of
 from prime_async.traces.codes import ErrorCode, LineFormat
-from prime_async.traces.compression import compressed
+from prime_async.traces.compression import EncodedBody, compressed
 from prime_async.traces.sending import DEFAULT_ATTEMPTS, Delivery, deliver
 
 __all__ = ["TRACES", "TraceSink"]
@@ -35,6 +36,7 @@ class TraceSink:
         context: what is said of every line.
         attempts: requests per batch at most.
         fallback: takes the records where the account has no traces service.
+        gzip_level: of the compression; None is the best both sides know.
     """
 
     name = TRACES
@@ -49,9 +51,11 @@ class TraceSink:
         context: Mapping[str, str],
         attempts: int = DEFAULT_ATTEMPTS,
         fallback: Sink | None = None,
+        gzip_level: int | None = None,
     ) -> None:
         self.lane = lane
         self._fallback = fallback
+        self._gzip_level = gzip_level
         self._received = self._service_off = False
         self._api = api
         self._features: frozenset[str] = frozenset()
@@ -62,18 +66,20 @@ class TraceSink:
 
     def prepare(self, batch: Batch) -> None:
         """Digest and compress, once: retries send the same bytes."""
-        if self._service_off and self._fallback is not None:
+        to_rows = self._service_off or sent_as_files(batch.digest)
+        if to_rows and self._fallback is not None:
             self._fallback.prepare(batch)
             return
         pieces = list(_joined(batch.items))
         batch.digest = digest_of(pieces)
-        batch.body = compressed(pieces, self._features)
+        batch.body = compressed(pieces, self._features, self._gzip_level)
 
     async def send(self, batch: Batch) -> Outcome:
         """Upload; the service stores all of a batch or nothing."""
         if self._fallback is None:
             return await self._upload(batch)
-        if not self._service_off:
+        for_the_service = isinstance(batch.body, EncodedBody)
+        if for_the_service and not self._service_off:
             try:
                 return await self._upload(batch)
             except ForbiddenError as error:
@@ -81,7 +87,7 @@ class TraceSink:
                     raise
             self._service_off = True
             _LOG.info("run_sink name=%s: the service is off for this account", self.name)
-        if batch.digest is not None:
+        if for_the_service:
             batch.digest = None
             await in_thread(self._fallback.prepare, batch)
         return await self._fallback.send(batch)

@@ -40,6 +40,7 @@ FEATURES = ", ".join(
         "start-many",
         "auth-batch",
         "run-metrics-batch",
+        "run-samples-inline",
         "run-leases",
         "otlp-traces",
         "traces-export",

@@ -72,8 +72,18 @@ async def compress_batch(chunks: Iterable[bytes], peer_features: Collection[str]
     return await anyio.to_thread.run_sync(compressed, chunks, peer_features)
 
 
-def compressed(chunks: Iterable[bytes], peer_features: Collection[str]) -> EncodedBody:
-    """Compress the bytes of a batch in this thread; see :func:`compress_batch`."""
+def compressed(
+    chunks: Iterable[bytes], peer_features: Collection[str], gzip_level: int | None = None
+) -> EncodedBody:
+    """Compress the bytes of a batch in this thread; see :func:`compress_batch`.
+
+    Args:
+        gzip_level: 0 to 9: gzip of this level of zlib, whatever the platform announces.
+    """
+    if gzip_level is not None:
+        return _through(
+            zlib.compressobj(gzip_level, zlib.DEFLATED, _GZIP_CONTAINER), chunks, "gzip"
+        )
     zstd = _zstd() if TRACES_ZSTD in peer_features else None
     if zstd is None:
         gzip = _zlib().compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_CONTAINER)

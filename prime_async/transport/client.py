@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import aiohttp
 import anyio
+import yarl
 
 from prime_async import values
 from prime_async._version import __version__
@@ -61,6 +62,8 @@ class _Call:
     method: str
     path: str
     url: str
+    """What is shown of the address."""
+    address: str | yarl.URL = field(repr=False)
     params: list[tuple[str, str]]
     headers: dict[str, str] = field(repr=False)  # the key is in it, and tools print local variables
     body: Body | StreamedBody | None
@@ -92,6 +95,8 @@ class Transport:
         prefix: what stands before every path.
         connections: how many are held at most; further requests wait for one.
         follow_redirects: False makes a redirect an error, for places that tokens must not leave.
+        signed: paths are addresses that carry their own permission: they are sent letter by letter,
+            and no error or log shows them.
     """
 
     def __init__(
@@ -108,6 +113,7 @@ class Transport:
         prefix: str = "/api/v1",
         connections: int = CONNECTIONS,
         follow_redirects: bool = True,
+        signed: bool = False,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.timeout = check_timeout(timeout, DEFAULT_TIMEOUT)
@@ -123,6 +129,7 @@ class Transport:
         self._sessions = SessionPool(self.base_url, unix_socket, connections)
         self._prefix = prefix
         self._follow_redirects = follow_redirects
+        self._signed = signed
         self._gate = Gate()
         self._features: frozenset[str] | None = None
 
@@ -265,10 +272,12 @@ class Transport:
         merged = {**self._headers, **(headers or {})}
         if auth and self._key:
             merged["Authorization"] = f"Bearer {self._key}"
+        address = f"{self.base_url}{self._prefix}{path}"
         return _Call(
             method=method,
-            path=path,
-            url=f"{self.base_url}{self._prefix}{path}",
+            path="/…" if self._signed else path,
+            url=f"{self.base_url}/…" if self._signed else address,
+            address=yarl.URL(address, encoded=True) if self._signed else address,
             params=query_pairs(params),
             headers=merged,
             body=None,
@@ -327,7 +336,7 @@ class Transport:
         try:
             raw = await session.request(
                 call.method,
-                call.url,
+                call.address,
                 params=call.params,
                 headers=self._headers_through_proxy(call),
                 data=None if call.body is None else payload_of(call.body),

@@ -11,10 +11,11 @@ import pytest
 from rich.console import Console
 
 from benchmarks import __main__ as command
-from benchmarks import evals
+from benchmarks import evals, sink, traces
 from benchmarks.harness import Contender, case, race
 from benchmarks.jobserver import JobServer
 from benchmarks.report import print_report
+from benchmarks.rollouts import LARGE, SMALL, make_rollouts
 from benchmarks.samples import make_samples
 from benchmarks.server import Server
 
@@ -29,8 +30,8 @@ def server() -> Iterator[Server]:
 def test_benchmarks_are_found_and_equipment_is_not() -> None:
     """Every module with a run() is a benchmark."""
     names = command.names()
-    assert {"evals", "startup"} <= set(names)
-    assert not {"harness", "server", "samples", "report"} & set(names)
+    assert {"evals", "sink", "startup", "traces"} <= set(names)
+    assert not {"harness", "rollouts", "server", "samples", "report", "uploads"} & set(names)
 
 
 async def test_the_server_counts_sized_and_chunked_bodies(server: Server) -> None:
@@ -103,3 +104,54 @@ def test_contenders_of_the_jobs_get_what_they_ask_for(name: str) -> None:
     with JobServer.start() as url:
         figures = race([Contender("ours", f"benchmarks.jobs:{name}", {"url": url})], rounds=1)
     assert figures["ours"]["cpu_us_per_call" if "poll" in name else "wall_s"] > 0
+
+
+def test_rollouts_are_as_large_as_they_say() -> None:
+    """About 0.56 MiB and 65 KB, every one different."""
+    import msgspec
+
+    for turns, size in ((LARGE, 587_000), (SMALL, 65_000)):
+        encoded = [msgspec.json.encode(rollout) for rollout in make_rollouts(4, turns)]
+        assert sum(map(len, encoded)) / 4 == pytest.approx(size, rel=0.05)
+        assert len(set(encoded)) == 4
+
+
+@pytest.mark.parametrize(
+    "features", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["zstd", "gzip"]
+)
+def test_all_contenders_upload_every_rollout(features: bool) -> None:
+    """However it is compressed, the server counts what arrived."""
+    with Server.start(features=features) as running:
+        result = traces.bulk(running, 3, rounds=1, zstd=features)
+    assert set(result) == {"ours", "peer", "floor", "ratios", "counters"}
+    for role in ("ours", "peer", "peer_sync", "floor"):
+        assert result["counters"][f"{role}_mib_per_s"] > 0
+
+
+@pytest.mark.slow
+def test_streams_of_all_contenders_arrive() -> None:
+    """The durable one too; latencies, memory and loss are there."""
+    with Server.start(features=True) as running:
+        cases = sink.stream(running, 30, rounds=1)
+    assert set(cases) == {"stream_65k", "stream_65k_durable"}
+    for result in cases.values():
+        for role in ("ours", "peer"):
+            assert {"log_p50_ms", "log_p99_ms", "log_max_ms", "stall_ms"} <= set(result[role])
+            assert result["counters"][f"{role}_lost"] == 0
+
+
+def test_rows_arrive_over_a_long_way() -> None:
+    """Ours in few requests, the official one's in one each, 20 ms or more."""
+    with Server.start(features=True, delay=0.02) as running:
+        result = sink.metrics(running, 500, 3, rounds=1)
+    assert result["counters"]["ours_requests"] < 20
+    assert result["peer"]["record_ms"] >= 20
+    assert result["counters"]["ours_samples"] == 500
+
+
+def test_what_a_server_that_is_down_does_not_take_is_kept() -> None:
+    """Ours has it on disk."""
+    with Server.start(features=True, down=True) as running:
+        contender = Contender("ours", "benchmarks.sink:down_ours", {"count": 20})
+        result = sink._counted(race([contender], rounds=1, server=running), 20, 0)
+    assert (result["counters"]["ours_kept"], result["counters"]["ours_lost"]) == (20, 0)

@@ -17,9 +17,11 @@ from prime_async_cli.command import Command
 from prime_async_cli.tree import walk
 
 from prime_sync import CreateSandboxRequest, Sandbox, SandboxClient
-from tests.cli.harness import COMMAND, Ran
+from prime_sync.runs import init
+from tests.cli.harness import COMMAND, Ran, run_command
 from tests.cli.runs import make_run, real_run
 from tests.stub import Answer, Stub
+from tests.traces.records import episode, fresh_run, line, trace
 
 EXAMPLES = [
     line.strip()
@@ -35,6 +37,8 @@ ELSEWHERE = {
     "set-api-key": "reads the key from a person or a pipe: see test_config.py",
     "prime-async sandbox": "needs a sandbox: see test_sandbox.py",
     "prime-async job": "needs a sandbox and a job: see test_job.py",
+    "prime-async traces": "needs traces: see below",
+    "prime-async runs": "needs runs: see below",
 }
 HERE = [each for each in EXAMPLES if not any(what in each for what in ELSEWHERE)]
 
@@ -74,6 +78,45 @@ def test_following_a_log(stub: Stub, inside: Callable[..., Ran]) -> None:
     (example,) = [each for each in EXAMPLES if "eval logs" in each]
     ran = inside(*words_of(example, {"ID": "ev1"}))
     assert (ran.code, ran.out) == (0, "a\nb\n")
+
+
+TRACE_EXAMPLES = [
+    each
+    for each in EXAMPLES
+    if each.startswith(("prime-async traces", "prime-async runs"))
+    and "traces tail" not in each  # goes on: test_traces_going_on.py
+]
+
+
+@pytest.mark.parametrize("example", TRACE_EXAMPLES)
+@pytest.mark.usefixtures("platform")
+def test_those_of_traces_and_runs_work(
+    example: str, inside: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Typed in a folder with files to upload, on a platform with a run and its traces."""
+    monkeypatch.chdir(tmp_path)
+    run, doomed = fresh_run(), fresh_run()
+    Path("episodes.jsonl").write_bytes(line(episode(f"{run}-e", trace(f"{run}-in-e"))))
+    Path("traces.jsonl").write_bytes(
+        b"".join(line(trace(f"{each}-t", run=each)) for each in (run, doomed))
+    )
+    assert inside("traces", "upload", "traces.jsonl").code == 0
+    trained = [train() for _ in range(2)] if "RUN-ID" in example else ["", ""]
+    names = {"TRACED": run, "TRACE": f"{run}-t", "DOOMED": f"{doomed}-t", "DOOMED-RUN": doomed}
+    names |= {"RUN-ID": trained[0], "OTHER-ID": trained[1]}
+    if "--raw" in example:  # writes past Python's streams
+        ran = run_command(*words_of(example, names))
+    else:
+        ran = inside(*words_of(example, names))
+    assert ran.code == 0, ran
+
+
+def train() -> str:
+    """A training run with what the examples ask for."""
+    with init(kind="train", model="m", environments=["math"]) as run:
+        for step in (100, 101):
+            run.log_metrics({"loss": 1.0, "reward": 0.5}, step=step)
+    return run.id
 
 
 AROUND = (" checkpoint ", " volumes ", " expose ", " network ")

@@ -35,6 +35,8 @@ def test_FR57_not_with_debug_logging_and_not_in_any_error(
         json={"detail": f"bad {CANARY}", "name": CANARY, "evaluation_id": "ev1", "id": "env1"},
     )
     run = real_run(tmp_path / "run")
+    traces = tmp_path / "traces.jsonl"
+    traces.write_text('{"id": "t"}\n', "utf-8")
     for words in (
         ("whoami",),
         ("eval", "list"),
@@ -43,6 +45,12 @@ def test_FR57_not_with_debug_logging_and_not_in_any_error(
         ("eval", "delete", "ev1", "-y"),
         ("config", "view"),
         ("eval", "sync"),
+        ("traces", "list"),
+        ("traces", "get", "t1"),
+        ("traces", "upload", str(traces)),
+        ("traces", "sync"),
+        ("runs", "list"),
+        ("runs", "metrics", "r1"),
     ):
         ran = inside(*words, "-o", mode)
         shown = ran.err if ran.code == 0 else ran.everything  # data may hold what it holds

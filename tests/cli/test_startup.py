@@ -67,6 +67,8 @@ def modules_loaded_by(*arguments: str, **env: str) -> set[str]:
         (),
         ("eval", "--help"),
         ("eval", "push", "--help"),
+        ("traces", "list", "--help"),
+        ("runs", "--help"),
         ("eval", "lsit"),
         ("config", "view"),
         ("config", "set-team-id", "t1"),

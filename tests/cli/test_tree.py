@@ -76,7 +76,7 @@ def test_a_bare_group_prints_its_help_and_is_a_usage_error(
 def test_one_letter_means_one_thing(node: Node) -> None:
     """Short options keep their meaning over the whole tree."""
     meanings = {
-        "-c": "--context",
+        "-c": ("--context", "--upload-context"),
         "-e": "--env",
         "-f": "--follow",
         "-h": "--help",

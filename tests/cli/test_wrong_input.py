@@ -24,7 +24,7 @@ from tests.cli.harness import CANARY, Ran
 from tests.stub import Answer, Stub
 
 LEAVES = [node for node in walk(root) if not isinstance(node.command, Group)]
-USES_NETWORK = {"eval", "sandbox", "whoami"}
+USES_NETWORK = {"eval", "runs", "sandbox", "traces", "whoami"}
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,16 @@ class Case:
 
 Kind = Callable[[Node], Iterator[Case]]
 
+USUAL = {("traces", "search"): "needle", ("runs", "compare"): "x1 x2"}
+"""What single commands are given, where one id does not suit them."""
+
 
 MORE = {
     ("eval", "create"): ["--env", "e"],
     ("sandbox", "delete"): ["x1"],
     ("sandbox", "checkpoint", "delete"): ["x1"],
     ("sandbox", "network", "set"): ["--deny-all"],
+    ("traces", "delete"): ["x1"],
 }
 """What commands need besides what they require: one of several options, or ids."""
 
@@ -59,9 +63,8 @@ def usual(node: Node) -> list[str]:
             choices = getattr(param.type, "choices", None)
             name = "production" if param.type.name == "name" else "https://x.example"
             plain = "8000" if param.type.name == "number" else "x1"
-            arguments.append(
-                choices[0] if choices else name if node.words[0] == "config" else plain
-            )
+            named = name if node.words[0] == "config" else plain
+            arguments += choices[:1] if choices else USUAL.get(node.words, named).split()
     return arguments
 
 
@@ -231,9 +234,11 @@ def test_wrong_input(
     kind: str,
     inside: Callable[..., Ran],
     home: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The right exit code, words for a person, no traceback, no secret."""
+    monkeypatch.chdir(tmp_path)  # `export` writes where it is told
     for case in KINDS[kind](node):
         with monkeypatch.context() as patch:
             prepare(case, home, patch)
@@ -321,6 +326,12 @@ def test_wrong_answers_of_the_platform(
         file.write_text('{"a": 1}\n', "utf-8")
         arguments += [str(file), "--env", "e"]
     arguments += MORE.get(node.words, [])
+    if node.words == ("traces", "upload"):
+        file = tmp_path / "x.jsonl"
+        file.write_text('{"a": 1}\n', "utf-8")
+        arguments[-1] = str(file)
+    if node.words == ("traces", "export"):
+        arguments[-1] = str(tmp_path / "out.jsonl")
     if node.words == ("sandbox", "upload"):
         arguments[-2] = str(tmp_path)
     if node.words[-1] in ("delete", "update"):
@@ -349,6 +360,8 @@ def test_a_platform_that_is_not_there(
     monkeypatch.setenv("PRIME_API_BASE_URL", "http://127.0.0.1:1")
     monkeypatch.setattr("random.random", lambda: 1.0)  # full jitter: no pause between the tries
     arguments = usual(node) + MORE.get(node.words, [])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x1").write_text('{"a": 1}\n', "utf-8")
     if node.words == ("sandbox", "upload"):
         arguments[-2] = str(tmp_path)
     ran = inside(*arguments, "-o", "json")

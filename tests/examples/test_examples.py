@@ -17,6 +17,11 @@ SAYS = {
         r"(epoch \d: loss \d\.\d{4}\n){5}0\.1 1\.2285 epoch 4: loss 3\.1381\n"
         r"0\.5 2\.9062 epoch 4: loss 0\.0088\n0\.9 3\.0000 epoch 4: loss 0\.0000\n"
     ),
+    "bridge_logging.py": "",
+    "bridge_opentelemetry.py": "",
+    "bridge_prime_rl.py": "",
+    "bridge_transformers.py": "",
+    "bridge_verifiers.py": "",
     "plain_script.py": (
         r"20 samples stored; sums-tiny is evaluation \S+\n"
         r"20 samples stored; it holds 20, \{'reward': 0\.5\}\n"
@@ -26,6 +31,17 @@ SAYS = {
     "sandbox.py": (
         r"stdout: step 0\nstdout: step 1\nstdout: step 2\nweights after lr=0\.1\n"
         r"\[0, 1, 4, 9\]\n"
+    ),
+    "run_from_trainer.py": (
+        r"completed: 66 of 66 records delivered\n"
+        r"step 0: 20 traces, reward 0\.5\n"
+        r"step 1: 20 traces, reward 0\.65\n"
+        r"step 2: 20 traces, reward 0\.75\n"
+    ),
+    "run_script.py": (
+        r"stopped: task 40 has no answer\n"
+        r"failed: 80 of 80 records delivered\n"
+        r"40 traces, reward 0\.5\n"
     ),
     "upload_traces.py": (
         r"\d batches, committed\n"
@@ -46,6 +62,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     home = str(tmp_path_factory.mktemp("home"))
     own = {name: value for name, value in os.environ.items() if not name.startswith("PRIME_")}
     own |= {"HOME": home, "USERPROFILE": home}
+    # Not installed for tests; a double calls its callbacks as it does.
+    double = "from tests.bridges.transformers_double import *\n"
+    Path(home, "transformers.py").write_text(double, "utf-8")
+    own["PYTHONPATH"] = os.pathsep.join((home, str(EXAMPLES.parent)))
     yield own
     stop = "import asyncio; from prime_async import local; asyncio.run(local.stop(all=True))"
     subprocess.run([sys.executable, "-c", stop], env=own, check=True)

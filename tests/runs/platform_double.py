@@ -15,7 +15,10 @@ from typing import Any
 
 from tests.stub import Answer, Request, Stub
 
-__all__ = ["PlatformDouble", "Upload"]
+__all__ = ["BATCHING", "SIGNATURE", "PlatformDouble", "Upload"]
+
+SIGNATURE = "X-Amz-Credential=k%2F20261201%2Fs3&X-Amz-Signature=5ec2e7"
+"""What a store checks: letter by letter."""
 
 BATCHING = "idempotency,sample-ranges,run-metrics-batch,run-leases"
 
@@ -42,6 +45,8 @@ class PlatformDouble:
         poison: ids of traces for whose sake a batch is refused.
         rows: metric rows, in order of arrival.
         created, endings: bodies of creations, and of what ends runs.
+        files: what was PUT at presigned addresses, by key.
+        confirmed: step and key of each file that is listed: each once.
     """
 
     stub: Stub
@@ -57,6 +62,8 @@ class PlatformDouble:
     samples: list[dict[str, Any]] = field(default_factory=list)
     distributions: list[dict[str, Any]] = field(default_factory=list)
     leases: list[str] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    confirmed: list[tuple[int, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         route = self.stub.route
@@ -72,6 +79,9 @@ class PlatformDouble:
         route("POST", "/api/v1/evaluations/ev-1/samples", self._samples)
         route("POST", "/api/v1/rft/samples", self._samples)
         route("POST", "/api/v1/runs/.*/lease", self._lease)
+        route("POST", "/api/v1/rft/samples/presign", self._presign)
+        route("PUT", "/store/.*", self._put)
+        route("POST", "/api/v1/rft/samples/confirm", self._confirm)
         for method, path in (
             ("POST", "/api/v1/evaluations/ev-1/finalize"),
             ("PUT", "/api/v1/evaluations/ev-1"),
@@ -133,6 +143,27 @@ class PlatformDouble:
     def _samples(self, request: Request) -> Answer:
         self.samples += request.json()["samples"]
         return self._answer({"samples_added": len(request.json()["samples"])})
+
+    def _presign(self, request: Request) -> Answer:
+        key = f"runs/tr-1/{request.json()['step']}/{request.number}"
+        url = f"{self.stub.url}/store/{key}?{SIGNATURE}"
+        return self._answer({"data": {"presignedUrl": url, "s3Key": key}})
+
+    def _put(self, request: Request) -> Answer:
+        if "Authorization" in request.headers or not request.target.endswith(f"?{SIGNATURE}"):
+            return Answer(403, body=b"<Error><Code>SignatureDoesNotMatch</Code></Error>")
+        assert request.headers["Content-Type"] == "application/parquet"
+        self.files[request.path.removeprefix("/store/")] = request.body
+        return Answer(200)
+
+    def _confirm(self, request: Request) -> Answer:
+        body = request.json()
+        found = (body["step"], body["s3_key"])
+        if body["s3_key"] not in self.files:
+            return self._answer({"error": {"code": "not_uploaded", "message": "not there"}}, 409)
+        if found not in self.confirmed:
+            self.confirmed.append(found)
+        return self._answer({"success": True})
 
     def _end(self, request: Request) -> Answer:
         self.endings.append((f"{request.method} {request.path}", request.json()))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from prime_async.runs import ConfigurationError
 from tests.runs.opening import OpenRun, episode, trace
 from tests.runs.platform_double import PlatformDouble
 from tests.stub import Answer
@@ -320,3 +321,25 @@ async def test_damage_on_disk_holds_nothing_up(open_run: OpenRun, double: Platfo
     assert (receipt.counts.delivered, receipt.counts.spooled) == (1, 1)
     (synced,) = await open_run.sync()
     assert "cannot be read" in str(synced.problem)
+
+
+@pytest.mark.parametrize("level", [0, 9])
+async def test_the_level_of_gzip(open_run: OpenRun, double: PlatformDouble, level: int) -> None:
+    """Is the one that was asked for, even where the platform reads something faster."""
+    double.features = "traces-zstd"
+    run = await open_run(gzip_level=level)
+    run.log_trace(trace("a", text="x" * 100_000))
+    assert (await run.finish()).complete
+    assert double.ids == ["a"]
+    (request,) = double.stub.seen("POST", "/api/v1/traces")
+    assert (len(request.body) > 100_000) == (level == 0)
+
+
+@pytest.mark.parametrize("level", [-1, 10, True, "fast"])
+async def test_levels_that_gzip_has_not(
+    open_run: OpenRun, double: PlatformDouble, level: Any
+) -> None:
+    """Refused before anything is made."""
+    with pytest.raises(ConfigurationError, match=r"gzip_level is .* 0 to 9"):
+        await open_run(gzip_level=level)
+    assert double.created == []

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, reveal_type
 
 import prime_async
+import prime_async.runs
 import prime_sync
+import prime_sync.runs
 
 SAMPLES: list[dict[str, Any]] = []
 
@@ -54,6 +56,25 @@ async def async_face() -> None:
         reveal_type(trace.score.reward)
         reveal_type(await traces.export("t.parquet", format="parquet", run_id="r"))
         reveal_type(await traces.aggregate("model_id"))
+    run = await prime_async.runs.init(kind="train", model="m", gzip_level=6)
+    reveal_type(run)
+    async with run as entered:
+        reveal_type(entered)
+    reveal_type(run.id)
+    reveal_type(run.url)
+    reveal_type(run.kind)
+    reveal_type(run.status)
+    reveal_type(run.stats().counts.left_out)
+    reveal_type(run.failed_records)
+    reveal_type(run.log_trace({"id": "t"}))
+    reveal_type(run.log_metrics({"loss": 1.0}, step=1))
+    reveal_type(await run.flush())
+    receipt = await run.finish({"best": 1}, status="completed")
+    reveal_type(receipt)
+    reveal_type(receipt.refused)
+    reveal_type(await run.fail(ValueError("x")))
+    reveal_type(run.receipt)
+    reveal_type(await prime_async.runs.sync_runs(prime_async.AsyncAPIClient()))
 
 
 async def async_jobs(client: prime_async.AsyncSandboxClient) -> None:
@@ -124,6 +145,25 @@ def sync_face() -> None:
         reveal_type(trace.score.reward)
         reveal_type(traces.export("t.parquet", format="parquet", run_id="r"))
         reveal_type(traces.aggregate("model_id"))
+    run = prime_sync.runs.init(kind="train", model="m", gzip_level=6)
+    reveal_type(run)
+    with run as entered:
+        reveal_type(entered)
+    reveal_type(run.id)
+    reveal_type(run.url)
+    reveal_type(run.kind)
+    reveal_type(run.status)
+    reveal_type(run.stats().counts.left_out)
+    reveal_type(run.failed_records)
+    reveal_type(run.log_trace({"id": "t"}))
+    reveal_type(run.log_metrics({"loss": 1.0}, step=1))
+    reveal_type(run.flush())
+    receipt = run.finish({"best": 1}, status="completed")
+    reveal_type(receipt)
+    reveal_type(receipt.refused)
+    reveal_type(run.fail(ValueError("x")))
+    reveal_type(run.receipt)
+    reveal_type(prime_sync.runs.sync_runs(prime_sync.APIClient()))
 
 
 def sync_jobs(client: prime_sync.SandboxClient) -> None:
@@ -161,3 +201,5 @@ def mistakes(api: prime_async.AsyncAPIClient) -> None:
     prime_sync.EvalsClient().get_samples("e", page="1")  # type: ignore[arg-type]  # text
     prime_sync.EvalsClient().get_sample("e")  # type: ignore[attr-defined]  # no such method
     prime_sync.EvalsClient().push_samples("e", [], workers=3)  # type: ignore[call-arg]  # no knob
+    prime_sync.runs.init(queue_policy="block")  # type: ignore[arg-type]  # would stall loops
+    prime_sync.runs.init().alog_traces([])  # type: ignore[attr-defined]  # for loops only

@@ -31,7 +31,8 @@ def _as_sync(line: str) -> str:
     line = line.replace("typing.AsyncIterator[", "prime_sync._iterators.CloseableIterator[")
     module = re.compile(r"prime_async\.(evals|api|sandboxes|traces)(\.\w+)?\.(?=\w+Client|Volumes)")
     line = module.sub(lambda match: f"prime_sync.{match[1]}.", line)
-    return re.sub(r"^prime_async\.(?=\w+Client)", "prime_sync.", line)
+    line = line.replace("prime_async.runs.run.AsyncRun", "prime_sync.runs.Run")
+    return re.sub(r"(?<![\w.\[])prime_async\.(?=\w+Client|runs\.\w+\()", "prime_sync.", line)
 
 
 def answers() -> str:
