@@ -160,7 +160,7 @@ async def test_waiting_ends_when_a_command_answers(
 
 
 async def test_250_waiters_look_together(client: AsyncSandboxClient, double: SandboxDouble) -> None:
-    """A round of looks is three requests, however their waits began."""
+    """A round of looks is three requests, however their waits began; alone they were a thousand."""
     double.pending_looks = 4
     boxes = [(await client.create(_request())).id for _ in range(250)]
 
@@ -169,8 +169,8 @@ async def test_250_waiters_look_together(client: AsyncSandboxClient, double: San
         await client.wait_for_creation(box)
 
     await asyncio.gather(*(wait(index, box) for index, box in enumerate(boxes)))
-    # Four looks each; while they begin, some rounds are shared by part of them only.
-    assert len(double.requests("POST", ":batchGet")) < 40
+    # Four looks each. The slower the machine, the more rounds are shared by part of them only.
+    assert 12 <= len(double.requests("POST", ":batchGet")) < 200
 
 
 async def test_waiting_for_many(client: AsyncSandboxClient, double: SandboxDouble) -> None:

@@ -30,6 +30,9 @@ from prime_async.server.store.volumes import add_mounts
 __all__ = ["CreateBody", "create_sandbox"]
 
 _GIB = 1024**3
+_ORPHAN_SECONDS = 60.0
+"""How much longer than its time a sandbox lives that no platform ends."""
+
 _ARCHS = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
@@ -160,14 +163,16 @@ def _start(
     refused: End | None = None
     if note is None:
         refused = failed("IMAGE_PULL_FAILED", catalogue.unknown(source.image))
+    minutes = body.timeout_minutes
     spec = SandboxSpec(
         id=sandbox_id,
         image=HOST_IMAGE,
         cpu_cores=body.cpu_cores,
         memory_bytes=int(body.memory_gb * _GIB),
         disk_bytes=int(source.disk_gb * _GIB),
-        # Both are leases of ours, which are kept when the server is not there.
-        timeout_seconds=None,
+        # Both are leases of ours. The runtime's own limit comes later, and is for a sandbox whose
+        # platform never comes back.
+        timeout_seconds=(minutes * 60.0 + _ORPHAN_SECONDS) if minutes else None,
         idle_seconds=None,
         environment={**(body.environment_vars or {}), **(body.secrets or {})},
         egress=policy,

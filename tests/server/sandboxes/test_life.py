@@ -263,3 +263,14 @@ async def test_a_client_that_goes_away_during_a_create_leaves_a_sandbox_that_run
             continue
     made = (await boxes.post("/sandbox", body)).json["id"]
     await boxes.until(made, "RUNNING")
+
+
+async def test_a_sandbox_whose_platform_never_comes_back_ends_too(
+    boxes: Boxes, runtime: DoubleRuntime
+) -> None:
+    """The runtime is told its time and a minute: the platform comes first, if it is there."""
+    hour = await boxes.running()
+    asked = await boxes.running(timeout_minutes=5)
+    endless = await boxes.running(timeout_minutes=0)
+    told = [runtime.specs[box].timeout_seconds for box in (hour, asked, endless)]
+    assert told == [3660.0, 360.0, None]
