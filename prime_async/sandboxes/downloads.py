@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import anyio
 
 from prime_async.errors import (
@@ -19,7 +21,7 @@ from prime_async.sandboxes.gateway import Gateway, Link
 from prime_async.sandboxes.pace import STILL_SECONDS, Pace
 from prime_async.transport import RetryPolicy, StreamedResponse
 
-__all__ = ["Download", "file_error"]
+__all__ = ["Download", "raise_file_error"]
 
 _TRIES = 4
 _PARTIAL = 206
@@ -72,7 +74,7 @@ class Download:
                     raise
                 await anyio.sleep(policy.delay(failures, error.retry_after))
             except APIError as error:
-                raise file_error(error, self._path) from error
+                raise_file_error(error, self._path)
             else:
                 return
 
@@ -129,3 +131,11 @@ def file_error(error: APIError, path: str) -> APIError:
         method=error.method,
         url=error.url,
     )
+
+
+def raise_file_error(error: APIError, path: str) -> NoReturn:
+    """Raise what :func:`file_error` makes of an error, which is never its own cause."""
+    made = file_error(error, path)
+    if made is error:
+        raise error
+    raise made from error

@@ -11,7 +11,7 @@ import msgspec
 from prime_async.errors import APIError, ProtocolError, SandboxFileNotFoundError
 from prime_async.requests import read_record
 from prime_async.sandboxes.commands import CommandOptions
-from prime_async.sandboxes.downloads import file_error
+from prime_async.sandboxes.downloads import raise_file_error
 from prime_async.sandboxes.gateway import Gateway, Link
 from prime_async.sandboxes.models import CommandResponse, FileInfo
 from prime_async.sandboxes.running import execute
@@ -58,7 +58,7 @@ async def _ask(gateway: Gateway, sandbox_id: str, path: str, *, recursive: bool)
     try:
         return (await gateway.call(sandbox_id, send)).body
     except APIError as error:
-        raise file_error(error, path) from error
+        raise_file_error(error, path)
 
 
 async def _find(gateway: Gateway, sandbox_id: str, path: str, *, recursive: bool) -> list[FileInfo]:

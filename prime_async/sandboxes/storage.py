@@ -9,7 +9,7 @@ from pathlib import Path
 from prime_async.errors import APIError, UsageError
 from prime_async.localfiles import WINDOW, AtomicFile, LocalFile, sha256_of
 from prime_async.requests import check_range, read_record
-from prime_async.sandboxes.downloads import Download, file_error
+from prime_async.sandboxes.downloads import Download, raise_file_error
 from prime_async.sandboxes.execution import AsyncSandboxCommands
 from prime_async.sandboxes.gateway import Link
 from prime_async.sandboxes.listing import digest_in_sandbox, list_folder
@@ -196,7 +196,7 @@ class AsyncSandboxFiles(AsyncSandboxCommands):
             with deadline(seconds, f"reading {file_path!r} in sandbox {sandbox_id}"):
                 response = await self._gateway.call(sandbox_id, send)
         except APIError as error:
-            raise file_error(error, file_path) from error
+            raise_file_error(error, file_path)
         return read_record(response, ReadFileResponse)
 
     async def list_files(

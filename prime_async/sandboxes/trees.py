@@ -14,7 +14,7 @@ import anyio.to_thread
 from prime_async import ids
 from prime_async.errors import APIError, APITimeoutError, DownloadTimeoutError, PrimeError
 from prime_async.localfiles import windows_of
-from prime_async.sandboxes.downloads import file_error
+from prime_async.sandboxes.downloads import raise_file_error
 from prime_async.sandboxes.gateway import Gateway, Link
 from prime_async.sandboxes.listing import run_tool
 from prime_async.sandboxes.multipart import RawBody
@@ -25,6 +25,8 @@ from prime_async.sandboxes.uploads import Upload
 from prime_async.transport import Replay, Response
 
 __all__ = ["FILE_TREES", "download_tree", "upload_tree"]
+
+_CLEANUP_SECONDS = 10.0
 
 FILE_TREES = "file-trees"
 
@@ -96,7 +98,7 @@ async def download_tree(
     except APITimeoutError as error:
         raise DownloadTimeoutError(sandbox_id, path, pace.seconds, hint=str(error)) from error
     except APIError as error:
-        raise file_error(error, path) from error
+        raise_file_error(error, path)
     if pace.failure is not None:
         raise pace.failure
     if pace.over:
@@ -152,7 +154,7 @@ async def _read(
 
 async def _remove(gateway: Gateway, sandbox_id: str, packed: str) -> None:
     """Remove the packed folder, whoever goes away; it lies in the sandbox's /tmp otherwise."""
-    with anyio.move_on_after(10, shield=True):
+    with anyio.move_on_after(_CLEANUP_SECONDS, shield=True):
         try:
             await run_tool(gateway, sandbox_id, f"rm -f {packed}")
         except PrimeError:

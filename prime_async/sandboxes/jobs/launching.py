@@ -91,7 +91,8 @@ class Launch:
                 break
             except PrimeError as error:
                 if not left or not _worth_repeating(error) or _over(until, delay):
-                    raise self._failed(error) from error
+                    failed = self._failed(error)
+                    raise failed from (error.__cause__ if failed is error else error)
             await anyio.sleep(delay)
             delay *= 2
         if answer.exit_code != 0:

@@ -15,7 +15,7 @@ import msgspec
 
 from prime_async.errors import APIError, SandboxFileTooLargeError
 from prime_async.localfiles import windows_of
-from prime_async.sandboxes.downloads import file_error
+from prime_async.sandboxes.downloads import raise_file_error
 from prime_async.sandboxes.gateway import Gateway, Link
 from prime_async.sandboxes.output import Tail
 from prime_async.sandboxes.pace import STILL_SECONDS
@@ -93,7 +93,7 @@ async def read_window(
     try:
         response = await gateway.call(sandbox_id, send)
     except APIError as error:
-        raise file_error(error, path) from error
+        raise_file_error(error, path)
     try:
         return _DECODER.decode(response.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -204,7 +204,7 @@ class TailReader:
             try:
                 await self._gateway.call(sandbox_id, send)
             except APIError as error:
-                raise file_error(error, path) from error
+                raise_file_error(error, path)
         text = tail.text()
         return StreamText(text, tail.truncated, size=len(tail.data()))
 
