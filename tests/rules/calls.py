@@ -4,73 +4,111 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from prime_async import AsyncAPIClient, AsyncEvalsClient
+from prime_async import (
+    AsyncAPIClient,
+    AsyncEvalsClient,
+    AsyncImageClient,
+    AsyncSandboxClient,
+    AsyncTracesAPIClient,
+    AsyncTracesClient,
+    AsyncVolumes,
+)
 from tests.faces import Face
-from tests.official_stub import EVALUATION
+from tests.rules.arguments import arguments_of
 
-__all__ = ["CALLS", "NO_DEADLINE", "PublicCall"]
-
-_ARGUMENTS: dict[str, Any] = {
-    "evaluation_id": EVALUATION,
-    "name": "n",
-    "run_id": "r",
-    "samples": [{"example_id": 1}],
-    "environment_ids": ["env-1"],
-    "inference_model": "m",
-    "eval_config": {},
-    "method": "GET",
-    "path": "/evaluations/",
-}
-"""What calls are given, by the name of the argument."""
-
-_RUN = Path(__file__).parents[1] / "data" / "verifiers_run" / "gsm8k--gpt-4o-mini" / "example"
-_OWN_ARGUMENTS: dict[str, dict[str, Any]] = {
-    "push_run": {"path": _RUN, "evaluation_id": EVALUATION},
-}
-"""What single calls are given, where the names alone do not suit them."""
+__all__ = ["CALLS", "NO_DEADLINE", "PLATFORM_CALLS", "TOLD_INSIDE", "PublicCall"]
 
 NO_DEADLINE = {
     "aclose": "it waits for nobody: rule 1 shows what becomes of the calls under way",
     "connect": "it sends nothing; starting the embedded platform has limits of its own",
+    "clear_auth_cache": "it sends nothing: it empties a file",
 }
 """Public coroutines without ``timeout=``, and why."""
 
+TOLD_INSIDE = {
+    "get_error_context": "it is asked about a failure, which it must not hide: empty",
+    "wait_background_jobs": "of many jobs, each has its own error",
+    "as_completed": "as wait_background_jobs",
+}
+"""Public calls that raise nothing when the platform refuses, and what they do instead."""
+
+_BLOCK = "AbstractAsyncContextManager["
+
 
 class PublicCall:
-    """One method of one client."""
+    """One method of one client.
 
-    def __init__(
-        self, kind: type, name: str, arguments: dict[str, Any], *, takes_timeout: bool
-    ) -> None:
+    Attributes:
+        kind: the class.
+        owner: the class of the client, where that is another.
+        name: of the method.
+        takes_timeout: whether the caller can say how long.
+    """
+
+    def __init__(self, kind: type, name: str, parameters: frozenset[str]) -> None:
         self.kind = kind
+        self.owner = AsyncSandboxClient if kind is AsyncVolumes else kind
         self.name = name
-        self.arguments = arguments
-        self.takes_timeout = takes_timeout
+        self.takes_timeout = "timeout" in parameters
+        self._parameters = parameters
 
     def __repr__(self) -> str:
         return f"{self.kind.__name__}.{self.name}"
 
     async def make(self, face: Face, **more: Any) -> Any:
-        """Carry it out on a client of its own; an iterator is read to its end."""
-        async with getattr(face, self.kind.__name__)() as client:
-            made = getattr(client, self.name)(**self.arguments, **more)
-            if hasattr(made, "__aiter__"):
-                return [item async for item in made]
-            return await made
+        """Carry it out on a client of its own; see :meth:`on`."""
+        async with getattr(face, self.owner.__name__)() as client:
+            return await self.on(client, **more)
+
+    async def on(self, client: Any, **more: Any) -> Any:
+        """Carry it out: an iterator is read to its end, a block is entered and left.
+
+        Args:
+            client: of the class, or of the one it is a part of.
+            more: arguments beside those it has anyway.
+        """
+        part = client.volumes if self.kind is AsyncVolumes else client
+        given = arguments_of(repr(self), self._parameters) | more
+        made = getattr(part, self.name)(**given)
+        if hasattr(made, "__aenter__"):
+            async with made as inside:
+                return await _read(inside)
+        return await (_read(made) if hasattr(made, "__aiter__") else made)
+
+
+async def _read(source: Any) -> Any:
+    """Read an iterator to its end; anything else is what it is."""
+    return [item async for item in source] if hasattr(source, "__aiter__") else source
 
 
 def _public_calls(kind: type) -> Iterator[PublicCall]:
     for name, member in inspect.getmembers(kind, inspect.isfunction):
-        asynchronous = inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
-        if name.startswith("_") or name in NO_DEADLINE or not asynchronous:
+        if name.startswith("_") or name in NO_DEADLINE or not _is_call(member):
             continue
-        taken = inspect.signature(member).parameters
-        by_name = {each: _ARGUMENTS[each] for each in taken if each in _ARGUMENTS}
-        arguments = _OWN_ARGUMENTS.get(name, by_name)
-        yield PublicCall(kind, name, arguments, takes_timeout="timeout" in taken)
+        yield PublicCall(kind, name, frozenset(inspect.signature(member).parameters))
+
+
+def _is_call(member: Any) -> bool:
+    """Tell whether it sends something: a coroutine, an iteration, a block."""
+    if inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member):
+        return True
+    return str(inspect.signature(member).return_annotation).startswith(_BLOCK)
 
 
 CALLS = [*_public_calls(AsyncEvalsClient), *_public_calls(AsyncAPIClient)]
+"""Of evaluations, and plain requests."""
+
+PLATFORM_CALLS = [
+    call
+    for kind in (
+        AsyncSandboxClient,
+        AsyncVolumes,
+        AsyncImageClient,
+        AsyncTracesClient,
+        AsyncTracesAPIClient,
+    )
+    for call in _public_calls(kind)
+]
+"""Of sandboxes, their background jobs, images and traces."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import types
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -66,6 +67,29 @@ async def platform(
     async with running_platform(tmp_path, api_key=CANARY) as running:
         point_at(monkeypatch, running.url)
         yield running
+
+
+_CLEANING = {
+    "images.client._SETTLE_SECONDS": 10.0,
+    "sandboxes.gateway._EXPLAIN_SECONDS": 4.0,
+    "sandboxes.jobs.owned._END_SECONDS": 5.0,
+    "sandboxes.jobs.owned._PARTIAL_SECONDS": 3.0,
+    "sandboxes.killing.KILL_SECONDS": 3.0,
+    "sandboxes.live.CLEANUP_SECONDS": 10.0,
+    "sandboxes.networks._CLEANUP_SECONDS": 10.0,
+    "sandboxes.once.SETTLE_SECONDS": 10.0,
+    "sandboxes.trees._CLEANUP_SECONDS": 10.0,
+}
+"""Seconds that a call may take beyond its deadline, to end what it has started or learn of it."""
+
+
+@pytest.fixture
+def quick_cleaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against silence, cleaning up is over soon."""
+    for name, seconds in _CLEANING.items():
+        module, _, constant = f"prime_async.{name}".rpartition(".")
+        assert getattr(importlib.import_module(module), constant) == seconds
+        monkeypatch.setattr(f"{module}.{constant}", 0.05)
 
 
 def point_at(monkeypatch: pytest.MonkeyPatch, url: str) -> None:

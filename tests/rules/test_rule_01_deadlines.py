@@ -13,12 +13,13 @@ from prime_async.errors import (
     APIConnectionError,
     APITimeoutError,
     PartialPushError,
+    PrimeError,
     UsageError,
 )
 from prime_async.evals import client, pushing, waiting
 from prime_async.transport import DEFAULT_TIMEOUT
 from tests.official_stub import EVALUATION, OfficialStub
-from tests.rules.calls import CALLS, NO_DEADLINE
+from tests.rules.calls import CALLS, NO_DEADLINE, PLATFORM_CALLS, PublicCall
 from tests.rules.surfaces import CommandSurface, PythonSurface, Surface, leave_on_disk
 from tests.rules.table import scenario
 from tests.stub import Answer
@@ -34,8 +35,9 @@ NO_OPTION = "no command takes a deadline: those of the calls below end it"
 
 def test_every_public_call_takes_a_timeout() -> None:
     """But for those with a reason; the sync names are generated from these."""
-    assert [call for call in CALLS if not call.takes_timeout] == []
-    assert {call.name for call in CALLS} & set(NO_DEADLINE) == set()
+    calls = [*CALLS, *PLATFORM_CALLS]
+    assert [call for call in calls if not call.takes_timeout] == []
+    assert {call.name for call in calls} & set(NO_DEADLINE) == set()
 
 
 @scenario(1, not_command=NO_OPTION)
@@ -55,6 +57,36 @@ async def test_every_call_ends_by_its_timeout(
         assert isinstance(cause, APITimeoutError), call
         assert cause.budget == "total"
         assert cause.seconds == pytest.approx(SHORT, rel=0.5)
+
+
+@pytest.mark.usefixtures("quick_cleaning")
+@scenario(1, not_command=NO_OPTION)
+async def test_calls_of_the_platform_end_by_their_timeout(
+    surface: PythonSurface, official: OfficialStub
+) -> None:
+    """Sandboxes, jobs, images and traces against silence, some at a time; cleaning up included."""
+    official.route("*", ".*", SILENT)
+    turns = asyncio.Semaphore(8)
+
+    async def one(call: PublicCall) -> None:
+        async with turns:
+            began = time.monotonic()
+            if call.name == "get_error_context":
+                assert (await call.make(surface.face, timeout=SHORT)).status is None
+            else:
+                with pytest.raises(PrimeError) as caught:
+                    await call.make(surface.face, timeout=SHORT)
+                assert _is_late(caught.value), f"{call}: {caught.value!r}"
+            assert time.monotonic() - began < SHORT + LATE, f"{call} is late"
+
+    async with asyncio.TaskGroup() as group:
+        for call in PLATFORM_CALLS:
+            group.create_task(one(call))
+
+
+def _is_late(error: BaseException | None) -> bool:
+    """Tell whether an error says that time was over, by itself or by its cause."""
+    return error is not None and (isinstance(error, TimeoutError) or _is_late(error.__cause__))
 
 
 @scenario(1)
@@ -84,6 +116,11 @@ async def test_a_bad_timeout_is_refused(surface: PythonSurface, official: Offici
             with pytest.raises(UsageError, match="positive number of seconds") as caught:
                 await call.make(surface.face, timeout=bad)
             assert caught.value.field == "timeout"
+    for call in PLATFORM_CALLS:
+        for bad in (-1, "5"):
+            with pytest.raises(UsageError, match="number of seconds") as caught:
+                await call.make(surface.face, timeout=bad)
+            assert caught.value.field == "timeout", call
     for bad in (0, math.nan, True, "5"):
         with pytest.raises(UsageError, match="positive number of seconds"):
             surface.face.AsyncAPIClient(timeout=bad)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from prime_async import errors
+from prime_async import errors, traces
+from prime_async.errors import PrimeError
 from tests.official_stub import EVALUATION, OfficialStub
-from tests.rules.surfaces import CommandSurface, Surface
+from tests.rules.calls import PLATFORM_CALLS, TOLD_INSIDE
+from tests.rules.surfaces import CommandSurface, PythonSurface, Surface
 from tests.rules.table import scenario
 from tests.stub import NOTHING, Answer
 
@@ -54,6 +56,66 @@ async def test_each_status_is_a_class_with_its_facts(
             assert outcome.error.status_code == status
         else:
             assert outcome.exit_code == 1
+
+
+@scenario(8, not_command="its errors are those of the calls, see above")
+async def test_every_call_of_the_platform_tells_a_refusal(
+    surface: PythonSurface, official: OfficialStub
+) -> None:
+    """One class for a 403, with its facts; whatever traces raise has their family's base too."""
+    refusal = {"detail": "because", "error": {"code": "not_yours"}}
+    official.route("*", ".*", Answer(403, json=refusal, headers={"X-Request-Id": "req-1"}))
+    for call in PLATFORM_CALLS:
+        if call.name in TOLD_INSIDE:
+            told = await call.make(surface.face)
+            assert "error='HTTP 403" in repr(told) or call.name == "get_error_context"
+            continue
+        with pytest.raises(PrimeError) as caught:
+            await call.make(surface.face)
+        error = _refusal(caught.value)
+        assert error is not None, f"{call}: {caught.value!r}"
+        assert (error.status, error.status_code, error.code) == (403, 403, "not_yours")
+        assert error.request_id == "req-1"
+        assert "because" in str(caught.value), call
+        assert isinstance(caught.value, errors.PrimeTracesError) == ("Traces" in repr(call)), call
+
+
+def _refusal(error: BaseException | None) -> errors.ForbiddenError | None:
+    """Find the refusal: the error itself, or what became of one of many."""
+    if error is None or isinstance(error, errors.ForbiddenError):
+        return error
+    failures = getattr(error, "failures", None) or {}
+    return next(filter(None, map(_refusal, [error.__cause__, *failures.values()])), None)
+
+
+FAMILIES = {
+    RuntimeError: (
+        "BackgroundJobTimeoutError BackgroundJobsTimeoutError CheckpointFailedError "
+        "CommandTimeoutError DownloadTimeoutError ImageBuildError LanJoinError "
+        "SandboxBulkWaitError SandboxImagePullError SandboxNotRunningError SandboxOOMError "
+        "SandboxTimeoutError UploadTimeoutError WrongLoopError"
+    ),
+    TimeoutError: (
+        "APITimeoutError BackgroundJobTimeoutError BackgroundJobsTimeoutError "
+        "CommandTimeoutError DownloadTimeoutError LanJoinTimeoutError UploadTimeoutError"
+    ),
+    ValueError: "UsageError InvalidEvaluationError InvalidSampleError ValueEncodingError",
+    OSError: "SpoolError",
+}
+
+
+def test_families_that_except_clauses_know() -> None:
+    """Everything is a PrimeError; clauses written for the official packages catch what they did."""
+    for name in errors.__all__:
+        kind = getattr(errors, name)
+        assert not isinstance(kind, type) or issubclass(kind, errors.PrimeError)
+    for family, names in FAMILIES.items():
+        for name in names.split():
+            assert issubclass(getattr(errors, name), family), f"{name} is no {family.__name__}"
+    for name in traces.__all__:
+        kind = getattr(traces, name)
+        if isinstance(kind, type) and issubclass(kind, BaseException):
+            assert issubclass(kind, errors.PrimeTracesError), name
 
 
 @scenario(8)

@@ -15,8 +15,10 @@ from types import TracebackType
 
 import pytest
 
+from prime_async.errors import PrimeError
 from tests.cli.harness import CANARY, COMMAND
 from tests.official_stub import EVALUATION, OfficialStub
+from tests.rules.calls import PLATFORM_CALLS, TOLD_INSIDE
 from tests.rules.surfaces import CommandSurface, PythonSurface, Surface, leave_on_disk
 from tests.rules.table import scenario
 from tests.stub import NOTHING, Answer
@@ -69,10 +71,28 @@ async def test_in_no_error_and_no_log(surface: Surface, official: OfficialStub) 
         assert b"CANARY" not in request.body
 
 
+@pytest.mark.usefixtures("logs", "quick_cleaning")
+@scenario(9, not_command="its words are those of the errors, see above")
+async def test_in_no_error_of_the_platforms_calls(
+    surface: PythonSurface, official: OfficialStub
+) -> None:
+    """Sandboxes, jobs, images and traces, refused by an answer that has the key in every place."""
+    for ending in ("refused", "invalid"):
+        official.route("*", ".*", ENDINGS[ending])
+        for call in PLATFORM_CALLS:
+            if call.name in TOLD_INSIDE:
+                assert "CANARY" not in repr(await call.make(surface.face, timeout=1))
+                continue
+            with pytest.raises(PrimeError) as caught:
+                await call.make(surface.face, timeout=1)
+            _look_into(caught.value)
+
+
 def _look_into(error: BaseException) -> None:
     """An error as programs look at it: its words, its attributes, pickled, with its causes."""
     known: BaseException | None = error
     while known is not None:
+        assert known.__cause__ is not known, f"{known!r} is its own cause"
         for form in (str(known), repr(known), repr(vars(known)), repr(known.args)):
             assert "CANARY" not in form, f"{type(known).__name__}: {form}"
         known = known.__cause__
