@@ -33,11 +33,13 @@ IMPORTERS = {
     },
     "anyio": {
         "prime_async",
+        "prime_async.bridges",
         "prime_async.evals",
         "prime_async.local",
         "prime_async.runs",
         "prime_async.sandboxes",
         "prime_async.server",
+        "prime_async.server.otlp",
         "prime_async.server.routes",
         "prime_async.server.runs",
         "prime_async.server.runtimes",
