@@ -212,6 +212,9 @@ if TYPE_CHECKING:
     from prime_async.models import (
         Record as Record,
     )
+    from prime_async.runs.reading import (
+        AsyncRunsClient as AsyncRunsClient,
+    )
     from prime_async.runs.run import (
         AsyncRun as AsyncRun,
     )
@@ -366,6 +369,7 @@ __all__ = [
     "AsyncEvalsClient",
     "AsyncProcessStream",
     "AsyncRun",
+    "AsyncRunsClient",
     "AsyncSandboxClient",
     "AsyncSandboxCommands",
     "AsyncSandboxControl",
@@ -487,6 +491,7 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncEvalsClient": "prime_async.evals.client",
         "AsyncProcessStream": "prime_async.sandboxes.processes",
         "AsyncRun": "prime_async.runs.run",
+        "AsyncRunsClient": "prime_async.runs.reading",
         "AsyncSandboxClient": "prime_async.sandboxes.client",
         "AsyncSandboxCommands": "prime_async.sandboxes.execution",
         "AsyncSandboxControl": "prime_async.sandboxes.control",

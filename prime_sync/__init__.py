@@ -109,7 +109,7 @@ if TYPE_CHECKING:
     from prime_sync._iterators import CloseableIterator
     from prime_sync.api import APIClient
     from prime_sync.evals import EvalsClient
-    from prime_sync.runs import Run
+    from prime_sync.runs import Run, RunsClient
     from prime_sync.sandboxes import (
         CommandStream,
         ProcessStream,
@@ -191,6 +191,7 @@ __all__ = [
     "RetryPolicy",
     "Run",
     "RunSummary",
+    "RunsClient",
     "SamplePage",
     "Sandbox",
     "SandboxBulkWaitError",
@@ -313,6 +314,7 @@ __getattr__, __dir__ = lazy_exports(
         "RetryPolicy": "prime_async.transport",
         "Run": "prime_sync.runs",
         "RunSummary": "prime_async.traces.models",
+        "RunsClient": "prime_sync.runs",
         "SamplePage": "prime_async.evals.models",
         "Sandbox": "prime_async.sandboxes.models",
         "SandboxBulkWaitError": "prime_async.errors",

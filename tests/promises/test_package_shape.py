@@ -53,6 +53,7 @@ IMPORTERS = {
         "prime_async_cli.commands.evals",
         "prime_async_cli.commands.local",
         "prime_async_cli.commands.sandbox",
+        "prime_async_cli.commands.traces",
     },
     "asyncclick": {
         "prime_async_cli",
@@ -60,7 +61,9 @@ IMPORTERS = {
         "prime_async_cli.commands.config",
         "prime_async_cli.commands.evals",
         "prime_async_cli.commands.local",
+        "prime_async_cli.commands.runs",
         "prime_async_cli.commands.sandbox",
+        "prime_async_cli.commands.traces",
     },
     "msgspec": {
         "prime_async",
