@@ -21,12 +21,12 @@ from benchmarks.server import Server
 
 __all__ = ["post_all", "run"]
 
-COUNT = 200
+COUNT = 100
 CONCURRENCY = 4
 BATCH_BYTES = 30 * 2**20
 """The default of every contender."""
 
-_ROUNDS = 3
+_ROUNDS = 2
 _FORM = {"Content-Type": "multipart/form-data; boundary=bench"}
 _HEAD = (
     b'--bench\r\nContent-Disposition: form-data; name="metadata"\r\n\r\n{"schema_version":1}\r\n'

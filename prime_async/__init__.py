@@ -305,6 +305,9 @@ if TYPE_CHECKING:
     from prime_async.models import (
         Record as Record,
     )
+    from prime_async.runs.reading import (
+        AsyncRunsClient as AsyncRunsClient,
+    )
     from prime_async.runs.run import (
         AsyncRun as AsyncRun,
     )
@@ -538,6 +541,7 @@ __all__ = [
     "AsyncImageClient",
     "AsyncProcessStream",
     "AsyncRun",
+    "AsyncRunsClient",
     "AsyncSandboxAccess",
     "AsyncSandboxCheckpoints",
     "AsyncSandboxClient",
@@ -716,6 +720,7 @@ __getattr__, __dir__ = lazy_exports(
         "AsyncImageClient": "prime_async.images.client",
         "AsyncProcessStream": "prime_async.sandboxes.processes",
         "AsyncRun": "prime_async.runs.run",
+        "AsyncRunsClient": "prime_async.runs.reading",
         "AsyncSandboxAccess": "prime_async.sandboxes.access",
         "AsyncSandboxCheckpoints": "prime_async.sandboxes.checkpoints",
         "AsyncSandboxClient": "prime_async.sandboxes.client",

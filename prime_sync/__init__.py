@@ -173,7 +173,7 @@ if TYPE_CHECKING:
     from prime_sync.api import APIClient
     from prime_sync.evals import EvalsClient
     from prime_sync.images import ImageClient
-    from prime_sync.runs import Run
+    from prime_sync.runs import Run, RunsClient
     from prime_sync.sandboxes import (
         CommandStream,
         ProcessStream,
@@ -304,6 +304,7 @@ __all__ = [
     "RetryPolicy",
     "Run",
     "RunSummary",
+    "RunsClient",
     "SSHSession",
     "SamplePage",
     "Sandbox",
@@ -483,6 +484,7 @@ __getattr__, __dir__ = lazy_exports(
         "RetryPolicy": "prime_async.transport",
         "Run": "prime_sync.runs",
         "RunSummary": "prime_async.traces.models",
+        "RunsClient": "prime_sync.runs",
         "SSHSession": "prime_async.sandboxes.network_models",
         "SamplePage": "prime_async.evals.models",
         "Sandbox": "prime_async.sandboxes.models",

@@ -31,8 +31,10 @@ _INTRODUCTION = """\
 
 **Output.** Data go to standard output, everything else to standard error. `--output table` (the
 default) fits tables to a terminal: long texts are shortened, then columns are left out and named;
-ids are never cut. In a pipe, and with `--plain`, a row is one line and nothing is cut.
-`--output json` writes exactly one JSON document; nothing else comes on standard output. Colours
+ids are never cut; in lists of traces and runs, what all rows have in common is said once below. In
+a pipe, and with `--plain`, a row is one line and nothing is cut or left out.
+`--output json` writes exactly one JSON document; nothing else comes on standard output. Commands
+that go on (`traces tail`, `traces sync --watch`) write one JSON object per line. Colours
 appear on a terminal only, and not with `NO_COLOR`, `TERM=dumb` or `--plain`. Control characters in
 data are written out (`\\e`, `\\x07`); square brackets are just brackets. A reader that leaves early
 (`| head -1`) is no failure.

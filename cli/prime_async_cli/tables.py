@@ -29,6 +29,7 @@ class Column:
         whole: never shortened and never left out (ids).
         drop: the column with the highest number is left out first on a narrow terminal.
         right: aligned to the right (numbers).
+        uncut: never shortened: left out instead where there is no room (times).
         fold: on a terminal, a value that all rows have in common is said once below the table.
     """
 
@@ -37,6 +38,7 @@ class Column:
     whole: bool = False
     drop: int = 0
     right: bool = False
+    uncut: bool = False
     fold: bool = False
 
     def text(self, row: Mapping[str, Any]) -> str:
@@ -134,12 +136,16 @@ def _fit(
 def _shrink(widths: dict[int, int], columns: Sequence[Column], width: int) -> dict[int, int]:
     while _total(widths) > width:
         least = {place: max(_LEAST, cell_width(columns[place].title)) for place in widths}
-        wide = [p for p in widths if not columns[p].whole and widths[p] > least[p]]
+        wide = [p for p in widths if not _is_kept_whole(columns[p]) and widths[p] > least[p]]
         if not wide:
             break
         widest = max(wide, key=widths.__getitem__)
         widths[widest] = max(least[widest], widths[widest] - (_total(widths) - width))
     return widths
+
+
+def _is_kept_whole(column: Column) -> bool:
+    return column.whole or column.uncut
 
 
 def _total(widths: Mapping[int, int]) -> int:

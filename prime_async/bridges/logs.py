@@ -74,18 +74,16 @@ class RunLogHandler(logging.Handler):
 
     def flush(self) -> None:
         """Log the lines that are gathered."""
-        with self._locked():
+        self.acquire()
+        try:
             self._log_pages()
+        finally:
+            self.release()
 
     def close(self) -> None:
         """Log the lines that are gathered, and take no more part in `logging`."""
         self.flush()
         super().close()
-
-    def _locked(self) -> Any:
-        # logging.Handler makes its lock in createLock(), and says that it may be None.
-        assert self.lock is not None
-        return self.lock
 
     def after_fork(self) -> None:
         """In a forked child: what was gathered before is the parent's to log."""

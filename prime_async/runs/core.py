@@ -168,9 +168,9 @@ class RunCore:
         """The queue is full: leave the record on disk, let older ones go for it, or drop it."""
         policy, sink, spool = self.options.queue_policy, self.names[lane], self.spools[lane]
         if policy == "drop_old" and offered is Offered.FULL:
-            gone = self.queue.offer_over(lane, item)
-            if gone is not None:
-                self._let_go(lane, gone)
+            over = self.queue.offer_over(lane, item)
+            if over is not None:
+                self._let_go(*over)
                 self.serving.wake(lane)
                 return True
         if self.options.durable:

@@ -96,15 +96,17 @@ async def init(
             then online; disabled with a warning where no key is configured.
         team_id, api_key, base_url, context: as for :class:`AsyncAPIClient`.
         traces_opt_out: keep away from the traces service and send rows to the older tables; default
-            is what environment and configuration say, and they cannot be overruled.
+            is what environment and configuration say, and they cannot be overruled. Of a training
+            run these are files of Parquet, for every tenth step (extra ``parquet``).
         on_error: ``warn`` contains what fails after this call; ``raise`` has ``flush`` and
             ``finish`` raise it.
         finish_timeout: seconds that ``finish`` delivers for; default 300.
         exit_timeout: the same when the process is told to end, or ends; default 10. What is not
             delivered by then is kept on disk.
         queue_bytes: memory for records that wait or are on their way; default 256 MiB.
-        queue_policy: what a full queue does: ``drop_new`` (the default), ``drop_old``, or
-            ``spool``, which writes to disk in the call that logs.
+        queue_policy: what a full queue does: ``drop_new`` (the default), ``drop_old``, which is
+            ``drop_new`` while all of it is on its way, or ``spool``, which writes to disk in the
+            call that logs.
         put_timeout: seconds that ``alog_*`` waits for room; default 5.
         spool_dir: where records are kept that cannot be delivered; default ``~/.prime/spool``.
         spool_bytes: limit of that folder, over all that is in it; default 1 GiB. What does not fit

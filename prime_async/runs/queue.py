@@ -110,26 +110,31 @@ class RecordQueue:
                 return Offered.FULL
             return self._append(lane, item, cost)
 
-    def offer_over(self, lane: Lane, item: Item) -> list[Item] | None:
-        """Put an item at the end in place of the oldest waiting ones of its lane; return those.
+    def offer_over(self, lane: Lane, item: Item) -> tuple[Lane, list[Item]] | None:
+        """Put an item at the end in place of the oldest waiting ones; return those and their lane.
 
-        None when that makes not enough room: the rest is on its way, or of other lanes.
+        It is the item's own lane, or one that holds more than this would then: traces that fill the
+        queue give way to a row of metrics, not the rows before it.
+
+        None when that makes not enough room: the rest is on its way, or of smaller lanes.
         """
         cost = item.cost
         with self._lock:
+            fullest = max(self._sizes, key=self._sizes.__getitem__)
+            loser = fullest if self._sizes[fullest] > self._sizes[lane] + cost else lane
             free = self.max_bytes - self._bytes
-            if free + self._sizes[lane] < cost:
+            if free + self._sizes[loser] < cost:
                 return None
             gone: list[Item] = []
             while free < cost:
-                oldest = self._lanes[lane].popleft()
+                oldest = self._lanes[loser].popleft()
                 gone.append(oldest)
                 free += oldest.cost
             removed = sum(old.cost for old in gone)
-            self._sizes[lane] -= removed
+            self._sizes[loser] -= removed
             self._bytes -= removed
             self._append(lane, item, cost)
-            return gone
+            return loser, gone
 
     def close(self) -> None:
         """Take nothing more; what is there stays."""

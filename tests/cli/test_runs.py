@@ -122,9 +122,9 @@ def test_metrics_are_drawn(made: Runs, inside: Inside) -> None:
     assert len(lines) == 6
 
 
-def test_metrics_without_unicode(made: Runs) -> None:
+def test_metrics_without_unicode(made: Runs, inside: Inside) -> None:
     """With --plain, and where the output cannot hold blocks, as ASCII."""
-    plain = run_command("runs", "metrics", made.training, "--plain")
+    plain = inside("runs", "metrics", made.training, "--plain")
     narrow = run_command("runs", "metrics", made.training, env={"PYTHONIOENCODING": "ascii"})
     assert plain.out.isascii()
     assert plain.out == narrow.out

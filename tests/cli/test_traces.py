@@ -339,3 +339,12 @@ def test_the_key_is_never_shown(run_id: str, inside: Inside) -> None:
     """In no form of any answer."""
     for arguments in (("list",), ("get", f"{run_id}-a"), ("get", "--runs", run_id)):
         assert CANARY not in inside("traces", *arguments).everything
+
+
+def test_runs_on_a_narrow_terminal(run_id: str) -> None:
+    """Times and users are whole or left out, never cut."""
+    with Terminal(("traces", "list", "--runs"), columns=100) as terminal:
+        assert terminal.end() == 0
+    assert run_id in terminal.text
+    assert "..." not in terminal.text
+    assert "no room for UPDATED" in terminal.text or "no room for USER" in terminal.text

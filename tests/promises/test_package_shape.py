@@ -33,6 +33,7 @@ IMPORTERS = {
     },
     "anyio": {
         "prime_async",
+        "prime_async.bridges",
         "prime_async.evals",
         "prime_async.images",
         "prime_async.local",
@@ -54,6 +55,7 @@ IMPORTERS = {
         "prime_async_cli.commands.evals",
         "prime_async_cli.commands.local",
         "prime_async_cli.commands.sandbox",
+        "prime_async_cli.commands.traces",
     },
     "asyncclick": {
         "prime_async_cli",
@@ -62,7 +64,9 @@ IMPORTERS = {
         "prime_async_cli.commands.evals",
         "prime_async_cli.commands.job",
         "prime_async_cli.commands.local",
+        "prime_async_cli.commands.runs",
         "prime_async_cli.commands.sandbox",
+        "prime_async_cli.commands.traces",
     },
     "msgspec": {
         "prime_async",

@@ -158,6 +158,23 @@ async def test_policies_of_a_full_queue(
     assert policy == "drop_old" or "t0" in double.ids
 
 
+async def test_rows_of_metrics_outlast_a_queue_full_of_traces(
+    open_run: OpenRun, double: PlatformDouble
+) -> None:
+    """With ``drop_old`` the traces give way that fill it; each is counted as what it is."""
+    double.stub.route("POST", "/api/v1/.*(traces|metric-rows)", Answer(end="silent"))
+    run = await open_run(queue_bytes=8_000, queue_policy="drop_old", concurrency=1)
+    run.log_trace(trace("on its way"))
+    await double.stub.wait_for(len(double.stub.requests) + 1)  # nothing else is taken meanwhile
+    run.log_traces(trace(f"t{number}", text="x" * 500) for number in range(20))
+    for step in range(5):
+        run.log_metrics({"loss": 1.0}, step=step)
+    counts = run.stats().by_sink
+    assert (counts["eval_metrics"].queued, counts["eval_metrics"].dropped) == (5, 0)
+    assert counts["traces"].dropped == 21 - counts["traces"].queued > 5
+    await run.finish(timeout=0)
+
+
 async def test_waiting_for_room_loses_nothing(open_run: OpenRun, double: PlatformDouble) -> None:
     """``alog_traces`` is held back by a full queue, and the loop is not."""
     run = await open_run(queue_bytes=3_000)

@@ -33,11 +33,24 @@ def test_the_oldest_of_its_lane_gives_way() -> None:
     queue.offer(Lane.METRIC, item(0))
     for number in range(3):
         queue.offer(Lane.TRACE, item(number))
-    assert queue.offer_over(Lane.TRACE, item(3)) == [item(0)]
-    assert queue.offer_over(Lane.TRACE, item(4, 100 + cost)) == [item(1), item(2)]
+    assert queue.offer_over(Lane.TRACE, item(3)) == (Lane.TRACE, [item(0)])
+    assert queue.offer_over(Lane.TRACE, item(4, 100 + cost)) == (Lane.TRACE, [item(1), item(2)])
     assert [one.index for one in queue.take(Lane.TRACE, 1_000_000, 10)] == [3, 4]
     assert queue.offer_over(Lane.TRACE, item(5)) is None
     assert queue.waiting(Lane.METRIC)[0] == 1
+
+
+def test_the_lane_that_holds_more_gives_way() -> None:
+    """To one that holds less and still does then; not the other way round."""
+    cost = item(0).cost
+    queue = RecordQueue(4 * cost)
+    queue.offer(Lane.METRIC, item(0))
+    for number in range(3):
+        queue.offer(Lane.TRACE, item(number))
+    assert queue.offer_over(Lane.METRIC, item(1)) == (Lane.TRACE, [item(0)])
+    assert queue.offer_over(Lane.METRIC, item(2)) == (Lane.METRIC, [item(0)])
+    assert [queue.waiting(lane)[0] for lane in (Lane.METRIC, Lane.TRACE)] == [2, 2]
+    assert queue.bytes == 4 * cost
 
 
 def test_batches_by_bytes_and_number() -> None:

@@ -209,16 +209,16 @@ async def storm(tmp_path: Path, seed: int) -> AsyncIterator[Storm]:
 async def test_one_kill_each(tmp_path: Path) -> None:
     """The platform is killed, then the process that logs; the next one finishes the run."""
     async with storm(tmp_path, seed=1) as around:
-        around.weather(6)
+        around.weather(4)
         first = await around.live()
-        await first.until(150)
+        await first.until(60)
         await around.restart()
-        await first.until(300)
+        await first.until(120)
         await first.kill()
         second = await around.live()
-        await second.until(50)
+        await second.until(20)
         async with around.down():
-            await second.until(150)
+            await second.until(60)
         await second.finish()
         await around.settle()
         await around.check()

@@ -140,12 +140,16 @@ def _difference(first: _Measured, other: _Measured, name: str) -> float | None:
 
 
 def _columns(run_ids: tuple[str, ...]) -> list[Column]:
-    """The value of each run, and behind that of each but the first the difference to it."""
+    """The value of each run, and behind that of each but the first the difference to it; on a
+    narrow terminal the last runs are left out.
+    """
     columns = [Column("METRIC", "name", whole=True)]
     for place, run_id in enumerate(run_ids):
-        columns.append(Column(run_id, f"value{place}", whole=True, right=True))
+        columns.append(Column(run_id, f"value{place}", drop=place, uncut=True, right=True))
         if place:
-            columns.append(Column("DIFFERENCE", f"difference{place}", drop=place, right=True))
+            columns.append(
+                Column("DIFFERENCE", f"difference{place}", drop=_MOST + place, right=True)
+            )
     return columns
 
 

@@ -41,7 +41,7 @@ _RUNS = (
     Column("TRACES", "trace_count", drop=3, right=True),
     Column("AVG REWARD", "avg_reward", drop=6, right=True),
     Column("STEP", "latest_step", drop=7, right=True),
-    Column("UPDATED", rows.moment("updated_at"), drop=8),
+    Column("UPDATED", rows.moment("updated_at"), drop=8, uncut=True),
 )
 
 

@@ -71,17 +71,17 @@ _has_error = _inside("execution", "has_error")
 _reward = _inside("score", "reward")
 
 _TRACE_ID = Column("TRACE ID", "trace_id", whole=True)
-_RUN = Column("RUN", "run_id", drop=4, fold=True)
+_RUN = Column("RUN", "run_id", drop=4, uncut=True, fold=True)
 _AGENT = Column("AGENT", "agent_name", drop=3, fold=True)
 _TASK = Column("TASK", "task_id", drop=2, fold=True)
-_USER = Column("USER", "user_id", drop=6, fold=True)
+_USER = Column("USER", "user_id", drop=6, uncut=True, fold=True)
 _RESULT = (
     Column("REWARD", _reward, right=True),
     Column("ERROR", _error(_has_error), drop=1),
     Column("TOKENS", "total_tokens", drop=7, right=True),
     Column("DURATION", lambda row: duration(row.get("duration_ms")), drop=8, right=True),
-    Column("CREATED", moment("created_at"), drop=5),
-    Column("INGESTED", moment("ingested_at"), drop=9),
+    Column("CREATED", moment("created_at"), drop=5, uncut=True),
+    Column("INGESTED", moment("ingested_at"), drop=9, uncut=True),
 )
 
 TRACES = (_TRACE_ID, _RUN, _TASK, *_RESULT)
@@ -90,11 +90,11 @@ EPISODE_TRACES = (_TRACE_ID, _AGENT, _TASK, *_RESULT)
 
 EPISODES = (
     Column("EPISODE ID", "episode_id", whole=True),
-    Column("RUN", "run_id", drop=3, fold=True),
+    Column("RUN", "run_id", drop=3, uncut=True, fold=True),
     Column("ENVIRONMENT", "environment_id", drop=4, fold=True),
     Column("OUTCOME", "outcome", drop=2),
     Column("ERROR", _error(lambda row: row.get("has_error")), drop=1),
-    Column("CREATED", moment("created_at"), drop=5),
+    Column("CREATED", moment("created_at"), drop=5, uncut=True),
 )
 
 RUNS = (
@@ -102,12 +102,12 @@ RUNS = (
     Column("TYPE", run_type, drop=3, fold=True),
     Column("ENVIRONMENT", "environment_ids", drop=4, fold=True),
     Column("MODEL", "model_ids", drop=7, fold=True),
-    Column("USER", "first_user_id", drop=8, fold=True),
+    Column("USER", "first_user_id", drop=8, uncut=True, fold=True),
     Column("TRACES", "trace_count", right=True),
     Column("AVG REWARD", "avg_reward", right=True),
     Column("STEPS", "step_count", drop=2, right=True),
     Column("ERROR", _error(lambda row: row.get("has_error")), drop=1),
-    Column("UPDATED", moment("last_trace_ingested_at"), drop=9),
+    Column("UPDATED", moment("last_trace_ingested_at"), drop=9, uncut=True),
 )
 
 STEPS = (
@@ -140,7 +140,7 @@ def trace_fields(trace: Row) -> Fields:
         ("ingested", trace.get("ingested_at")),
         ("tokens", f"{trace.get('total_tokens', 0):,}"),
         ("size", f"{trace.get('size_bytes', 0):,} bytes"),
-        ("activity", ", ".join(f"{cell(n)} {what}" for what, n in activity.items())),
+        ("activity", _counts(activity)),
         ("tools", [tool.get("name") for tool in trace.get("tool_definitions") or ()]),
         ("context", _pairs(trace.get("context"))),
     ]
@@ -201,6 +201,10 @@ def _joined(*parts: Any) -> str:
 
 def _named(name: str, value: Any) -> str | None:
     return None if value is None else f"{name} {value}"
+
+
+def _counts(activity: Row) -> str:
+    return ", ".join(f"{cell(n)} {what.replace('_', ' ')}" for what, n in activity.items())
 
 
 def _pairs(context: Any) -> str:
