@@ -15,7 +15,7 @@ import pytest
 from tests.cli.harness import COMMAND
 from tests.evals.pushing import numbered, write_jsonl
 from tests.official_stub import EVALUATION, OfficialStub
-from tests.rules.calls import CALLS
+from tests.rules.calls import CALLS, PLATFORM_CALLS
 from tests.rules.surfaces import PythonSurface, Surface, leave_on_disk
 from tests.rules.table import scenario
 from tests.stub import Answer, Request
@@ -140,6 +140,7 @@ async def _ctrl_c(stuck: asyncio.Event, *program: str) -> Ended:
     return Ended(process.returncode, out.decode(), err.decode())
 
 
+@pytest.mark.usefixtures("quick_cleaning")
 @scenario(
     3,
     not_sync="a thread cannot be cancelled: Ctrl-C is what ends a call, see above",
@@ -149,7 +150,7 @@ async def test_cancelling_is_cancelling(surface: PythonSurface, official: Offici
     """Every public call, once its request is there: cancelled, not failed; no task is left."""
     await leave_on_disk(official)
     official.route("*", ".*", SILENT)
-    for call in CALLS:
+    for call in [*CALLS, *PLATFORM_CALLS]:
         others = asyncio.all_tasks()
         running = asyncio.create_task(call.make(surface.face))
         await official.wait_for(len(official.requests) + 1)

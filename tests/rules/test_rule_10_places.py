@@ -9,14 +9,18 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
-from prime_async import AsyncEvalsClient, WrongLoopError
+import prime_async
+from prime_async import AsyncEvalsClient, PrimeTracesError, WrongLoopError
 from prime_sync import EvalsClient
 from tests.cli.harness import COMMAND
 from tests.official_stub import EVALUATION, OfficialStub
 from tests.prime_sync.scripts import FORK_WARNING
+from tests.rules.calls import PLATFORM_CALLS, TOLD_INSIDE
 from tests.rules.conftest import point_at
 from tests.rules.surfaces import Surface, leave_on_disk
 from tests.rules.table import scenario
@@ -61,6 +65,32 @@ async def test_a_client_belongs_to_one_loop(surface: Surface, elsewhere: Officia
 
     await asyncio.to_thread(on_loops_one_after_another)
     assert len(elsewhere.requests) == 4
+
+
+@scenario(10, not_sync="it has one loop for everybody: see the threads below", not_command=ONE_LOOP)
+async def test_every_client_of_the_platform_belongs_to_one_loop(
+    surface: Surface, elsewhere: OfficialStub
+) -> None:
+    """Each call of a client that is at home on this loop says so on another, and sends nothing."""
+    clients = {kind: getattr(prime_async, kind.__name__)() for kind in OWNERS}
+    async with AsyncExitStack() as stack:
+        for client in clients.values():
+            await stack.enter_async_context(client)
+            await getattr(client, "api_client", client).get("/whoami")
+        await asyncio.to_thread(_from_another_loop, clients)
+        assert len(elsewhere.requests) == len(clients)
+
+
+OWNERS = {call.owner for call in PLATFORM_CALLS}
+
+
+def _from_another_loop(clients: dict[type, Any]) -> None:
+    for call in PLATFORM_CALLS:
+        if call.name in TOLD_INSIDE or call.name == "bulk_wait_for_creation":
+            continue  # of many sandboxes or jobs, each has its own error
+        with pytest.raises(WrongLoopError, match="one client per loop") as caught:
+            asyncio.run(call.on(clients[call.owner]))
+        assert isinstance(caught.value, PrimeTracesError) == ("Traces" in repr(call)), call
 
 
 @scenario(10, not_async="a client belongs to one loop, see above", not_command=ONE_LOOP)
