@@ -28,7 +28,7 @@ demo: $(VENV)/base ## an evaluation and a training run on the embedded platform,
 	@$(BIN)/prime-async demo
 
 test: $(VENV)/dev ## all tests but those of test-scale
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 test-scale: $(VENV)/bench ## minutes of load, and the built package in a clean environment
 	$(BIN)/python -m pytest -m "scale or slow"

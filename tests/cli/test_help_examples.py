@@ -129,6 +129,7 @@ SANDBOX_EXAMPLES = [
 ]
 
 
+@pytest.mark.slow
 def test_those_of_sandboxes_work(
     box: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

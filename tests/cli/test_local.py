@@ -139,6 +139,7 @@ def test_demo_in_an_empty_home(daemon: Path) -> None:
     assert json.loads(listed.out)["total"] == 1
 
 
+@pytest.mark.slow
 def test_demo_beside_a_running_platform(daemon: Path) -> None:
     """What ran before goes on; JSON is one document; `--keep` leaves it running."""
     kept = run_command("demo", "--keep", "-o", "json")

@@ -203,6 +203,7 @@ async def test_the_pusher_of_a_file_is_killed(
     assert await asyncio.to_thread(interrupted_pushes) == []
 
 
+@pytest.mark.slow
 async def test_killed_again_and_again(platform: ProcessPlatform, tmp_path: Path) -> None:
     """Client and platform fall over in turns, at any moment; the end is as if nothing had."""
     evaluation_id = await _create(platform)

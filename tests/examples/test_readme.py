@@ -31,7 +31,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     own |= {"HOME": str(home), "USERPROFILE": str(home)}
     shutil.copytree(RUN, home / "outputs/evals/gsm8k--gpt-4o-mini/3f9c2a1b")
     shutil.copy(TRAIN, home / "train.py")
-    (home / "traces.jsonl").write_bytes(line(trace("t1")))
+    for folder in (home, home / "outputs"):
+        (folder / "traces.jsonl").write_bytes(line(trace("t1")))
     yield own
     subprocess.run(["prime-async", "local", "stop", "--all", "--yes"], env=own, check=True)
 

@@ -79,6 +79,7 @@ async def test_move_reaches_the_clients(platform_home: Path) -> None:
     assert (await local.ensure_running()).base_url == second.base_url
 
 
+@pytest.mark.slow
 async def test_chosen_port_stays_chosen(platform_home: Path) -> None:
     """A port named once is used again without being named, and never left without the user."""
     port, _ = choose_port(None, None, chosen=False)

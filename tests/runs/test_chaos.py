@@ -53,6 +53,7 @@ def _uploads(head: Any) -> bool:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.slow
 async def test_a_stormy_life(tmp_path: Path, seed: int) -> None:
     """Refusals, resets before and after the platform had a batch, then the sync."""
     async with running_platform(tmp_path) as platform:

@@ -116,6 +116,7 @@ async def test_a_disk_that_fills_ends_the_sandbox(limiting: BubblewrapRuntime) -
     await box.stop()
 
 
+@pytest.mark.slow
 async def test_empty_files_fill_a_disk_too(limiting: BubblewrapRuntime) -> None:
     """Names cost something."""
     box = await limiting.start(spec(disk_bytes=4 * MIB))

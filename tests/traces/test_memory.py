@@ -59,6 +59,7 @@ async def _asynchronous(mebibytes: int) -> AsyncIterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("source", [_records, _asynchronous])
+@pytest.mark.slow
 async def test_memory_does_not_grow_with_the_upload(sink: str, source: Any) -> None:
     """What is held are the batches on their way and one besides, each less than one and a half
     times.

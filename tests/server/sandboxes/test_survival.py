@@ -40,6 +40,7 @@ async def killed_and_started(platform: ProcessPlatform) -> None:
 
 
 @pytest.mark.parametrize("count", [4, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.slow
 async def test_jobs_outlive_a_killed_server_and_none_runs_twice(tmp_path: Path, count: int) -> None:
     """All sandboxes are adopted, files intact, every job's result is collected, each ran once."""
     async with killable(tmp_path) as (platform, boxes):
