@@ -80,17 +80,33 @@ def _schema() -> Any:
 SCHEMA = _schema()
 
 
+def _examples(number: int) -> settings:
+    return settings(
+        max_examples=number,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
 @SCHEMA.parametrize()
-@settings(
-    max_examples=6,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+@_examples(2)
 def test_what_is_described_is_what_happens(case: Any, served: ThreadedPlatform) -> None:
     """Generated requests, valid and not: no server error, nothing that is not documented."""
+    check(case, served)
+
+
+@pytest.mark.slow
+@SCHEMA.parametrize()
+@_examples(20)
+def test_it_happens_with_many_requests(case: Any, served: ThreadedPlatform) -> None:
+    """The same with ten times the requests."""
+    check(case, served)
+
+
+def check(case: Any, served: ThreadedPlatform) -> None:
     response = case.call(base_url=served.url)
     # The one 5xx that is meant: hosted evaluations say honestly that they are not there yet.
     checks = [] if response.status_code == 501 else [schemathesis.checks.not_a_server_error]
