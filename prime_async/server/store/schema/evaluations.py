@@ -12,6 +12,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    text,
 )
 
 from prime_async.server.store.schema.base import metadata
