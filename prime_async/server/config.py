@@ -54,7 +54,8 @@ class Limits:
         sample_object_bytes, sample_object_seconds: of one file of samples of a training run, and
             for it to arrive.
         otlp_body_bytes: largest body of spans after inflation.
-        otlp_spans: spans kept of one trace; further ones are refused.
+        otlp_spans, otlp_trace_bytes: spans kept of one trace, and bytes of them; further ones are
+            refused.
     """
 
     samples_body_bytes: int = 25 * _MIB + 64 * 1024
@@ -96,6 +97,7 @@ class Limits:
     sample_object_seconds: float = 3600.0
     otlp_body_bytes: int = 16 * _MIB
     otlp_spans: int = 10_000
+    otlp_trace_bytes: int = 24 * _MIB
 
 
 @dataclass(frozen=True, slots=True)

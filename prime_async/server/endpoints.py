@@ -69,7 +69,9 @@ class Endpoint:
         auth: whether a key is needed.
         token: whether the handler checks a token of its own, in place of a key.
         headers: request headers it reads.
+        before: runs before the handler, once key, path and query are known to be good.
         words: puts a refusal into the words of the wire that the endpoint belongs to.
+        refusal: answers a refusal in another form than the common one.
     """
 
     method: str
@@ -86,7 +88,9 @@ class Endpoint:
     auth: bool = True
     token: bool = False
     headers: Sequence[Header] = field(default=())
+    before: Callable[[Call], Awaitable[None]] | None = None
     words: Callable[[RequestError], RequestError] | None = None
+    refusal: Callable[[web.Request, RequestError], web.Response] | None = None
 
 
 class Call:
@@ -202,9 +206,12 @@ def _handler(
         try:
             return await _serve(Call(request, request.app[PLATFORM], endpoint))
         except RequestError as failure:
-            if endpoint.words is None:
+            told = failure if endpoint.words is None else endpoint.words(failure)
+            if endpoint.refusal is not None:
+                return endpoint.refusal(request, told)
+            if told is failure:
                 raise
-            raise endpoint.words(failure) from failure
+            raise told from failure
 
     return handle
 
@@ -216,6 +223,8 @@ async def _serve(call: Call) -> web.StreamResponse:
     _check_path(call.path)
     if endpoint.query is not None:
         call.query = decode_query(call.request.query, endpoint.query)
+    if endpoint.before is not None:
+        await endpoint.before(call)
     if endpoint.body is not None and endpoint.media == JSON:
         _check_content_type(call.request, endpoint.other_media)
     if endpoint.body is None or endpoint.streams_body:

@@ -222,6 +222,21 @@ MIGRATIONS: tuple[Migration, ...] = (
                 PRIMARY KEY (owner, trace_id, span_id))""",
         ),
     ),
+    Migration(
+        6,
+        "traces made of spans: what there is of them, and what is still to be made",
+        (
+            """CREATE TABLE otlp_traces (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, owner VARCHAR NOT NULL,
+                trace_id VARCHAR NOT NULL, user_id VARCHAR NOT NULL, spans INTEGER NOT NULL,
+                bytes INTEGER NOT NULL, made INTEGER NOT NULL, pending INTEGER NOT NULL,
+                UNIQUE (owner, trace_id))""",
+            "CREATE INDEX otlp_traces_to_make ON otlp_traces (owner) WHERE pending > 0",
+            """INSERT INTO otlp_traces (owner, trace_id, user_id, spans, bytes, made, pending)
+                SELECT owner, trace_id, owner, count(*), sum(length(data)), count(*), 0
+                FROM otlp_spans GROUP BY owner, trace_id""",
+        ),
+    ),
 )
 
 

@@ -49,12 +49,18 @@ Row = TraceRow | EpisodeRow
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The times at which a trace may have begun: a year back, five minutes ahead."""
+    """The times at which a trace may have begun: a year back, five minutes ahead.
+
+    Attributes:
+        age, ahead: seconds of either.
+    """
 
     now: float
+    age: float = _AGE_SECONDS
+    ahead: float = _AHEAD_SECONDS
 
     def holds(self, moment: float) -> bool:
-        return self.now - _AGE_SECONDS <= moment <= self.now + _AHEAD_SECONDS
+        return self.now - self.age <= moment <= self.now + self.ahead
 
 
 class _UnfitError(Exception):

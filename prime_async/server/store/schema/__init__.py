@@ -35,6 +35,7 @@ from prime_async.server.store.schema.sandboxes import (
 )
 from prime_async.server.store.schema.traces import (
     otlp_spans,
+    otlp_traces,
     trace_episodes,
     trace_texts,
     trace_uploads,
@@ -55,6 +56,7 @@ __all__ = [
     "metadata",
     "metric_rows",
     "otlp_spans",
+    "otlp_traces",
     "pushes",
     "sample_chunks",
     "sample_objects",

@@ -17,10 +17,27 @@ from sqlalchemy import (
 
 from prime_async.server.store.schema.base import metadata
 
-__all__ = ["otlp_spans", "trace_episodes", "trace_texts", "trace_uploads", "traces"]
+__all__ = ["otlp_spans", "otlp_traces", "trace_episodes", "trace_texts", "trace_uploads", "traces"]
 
-# Spans as they came over OTLP, by the account or team they belong to; a trace is made anew from all
-# of its spans whenever some arrive.
+# Traces that are made of spans: how many spans there are and their bytes, of how many the trace was
+# made last, and how many have come or changed since. ``user_id`` sent the last of them.
+otlp_traces = Table(
+    "otlp_traces",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("trace_id", String, nullable=False),
+    Column("user_id", String, nullable=False),
+    Column("spans", Integer, nullable=False),
+    Column("bytes", Integer, nullable=False),
+    Column("made", Integer, nullable=False),
+    Column("pending", Integer, nullable=False),
+    UniqueConstraint("owner", "trace_id"),
+    Index("otlp_traces_to_make", "owner", sqlite_where=text("pending > 0")),
+    sqlite_autoincrement=True,
+)
+
+# Spans as they came over OTLP, by the account or team they belong to.
 otlp_spans = Table(
     "otlp_spans",
     metadata,
