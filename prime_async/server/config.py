@@ -47,6 +47,9 @@ class Limits:
         exposures: exposed ports of this platform.
         trace_upload_bytes, trace_line_bytes: of one upload of traces after inflation, and of one
             line of it.
+        trace_long_line_bytes: a line beyond is not held while it arrives: it is read from the disk
+            when it is whole, by a process of its own.
+        trace_readers: such processes at the same time; further lines wait on the disk.
         trace_upload_rows: traces and episodes in one upload.
         trace_uploads: uploads of traces read at the same time; further ones wait.
         trace_upload_seconds: for one of them to arrive.
@@ -89,6 +92,8 @@ class Limits:
     exposures: int = 256
     trace_upload_bytes: int = 256 * _MIB
     trace_line_bytes: int = 64 * _MIB
+    trace_long_line_bytes: int = 2 * _MIB
+    trace_readers: int = 2
     trace_upload_rows: int = 1_000_000
     trace_uploads: int = 16
     trace_upload_seconds: float = 3600.0

@@ -17,7 +17,7 @@ import msgspec
 
 from prime_async.server.failures import RequestError
 from prime_async.server.otlp.schema import message_class
-from prime_async.server.traces.lines import Window
+from prime_async.server.traces.records import Window
 from prime_async.traces.genai.spans import Event, Span
 
 __all__ = ["Decoded", "decode_json", "decode_protobuf"]

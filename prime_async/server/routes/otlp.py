@@ -15,8 +15,8 @@ from prime_async.server.otlp.decoding import Decoded, decode_json, decode_protob
 from prime_async.server.otlp.intake import take
 from prime_async.server.otlp.refusals import PROTOBUF, refusal_response
 from prime_async.server.otlp.schema import message_class
-from prime_async.server.traces.lines import Window
 from prime_async.server.traces.owners import TEAM_HEADER, owner_of
+from prime_async.server.traces.records import Window
 from prime_async.server.traces.refusals import in_traces_words
 
 __all__ = ["ENDPOINTS", "ROOT_ENDPOINTS"]

@@ -102,8 +102,11 @@ _OF_TRACE = (
 class _Total:
     """The account of one trace while spans are added to it."""
 
-    def __init__(self, row: Any = None) -> None:
-        self.spans, self.bytes, self.made, self.pending = row or (0, 0, 0, 0)
+    def __init__(self, spans: int = 0, size: int = 0, made: int = 0, pending: int = 0) -> None:
+        self.spans = spans
+        self.bytes = size
+        self.made = made
+        self.pending = pending
 
     def take(self, row: SpanRow, known: bytes | None, room: Room) -> str | None:
         """Count a span that is new or changed; return why it does not fit."""
@@ -158,7 +161,7 @@ def _accounts(connection: Connection, owner: str, ids: Collection[str]) -> dict[
     accounts = {trace_id: _Total() for trace_id in ids}
     for some in _slices(list(ids)):
         for row in connection.execute(_TOTALS, {"owner": owner, "ids": some}):
-            accounts[row[0]] = _Total(row[1:])
+            accounts[row[0]] = _Total(*row[1:])
     return accounts
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,8 +13,10 @@ from sqlalchemy import Connection
 from prime_async.server.endpoints import Call
 from prime_async.server.store.trace_deletes import drop_earlier
 from prime_async.server.store.traces import Upload, store
-from prime_async.server.traces.lines import LineReader, Window
+from prime_async.server.traces.lines import LineReader
 from prime_async.server.traces.parts import SCHEMA_VERSION
+from prime_async.server.traces.records import Window
+from prime_async.server.traces.sealing import seal
 from prime_async.server.traces.staging import Staging
 from prime_async.traces.codes import LineFormat
 
@@ -50,12 +51,13 @@ async def add_traces(call: Call, addition: Addition) -> bool:
     platform = call.platform
     upload = _upload(call, addition)
     async with platform.traces.bringing(upload.digest):
-        always = Window(upload.now, age=math.inf, ahead=math.inf)
-        reader = LineReader(LineFormat.TRACE, platform.config.limits, always)
+        window = Window.unlimited(upload.now)
+        reader = LineReader(LineFormat.TRACE, platform.config.limits, window)
         limit = platform.config.limits.trace_upload_bytes
         staging = Staging(platform.traces.blobs.new_draft(), reader, limit)
         try:
-            await platform.in_thread(_fill, staging, addition.lines, upload.digest)
+            await platform.in_thread(_fill, staging, addition.lines)
+            await seal(platform, staging, reader, upload.digest)
             with anyio.CancelScope(shield=True):
                 await platform.in_thread(platform.traces.blobs.keep, staging.path, upload.digest)
                 freed = await platform.database.write(
@@ -83,10 +85,9 @@ def _upload(call: Call, addition: Addition) -> Upload:
     )
 
 
-def _fill(staging: Staging, lines: bytes, digest: str) -> None:
+def _fill(staging: Staging, lines: bytes) -> None:
     staging.open()
     staging.take(lines)
-    staging.finish(digest)
 
 
 def _store(
