@@ -45,6 +45,8 @@ class Limits:
         checkpoints, checkpoint_bytes: checkpoints of this platform, and what they take together.
         volumes, volume_bytes: volumes of this platform, and what those of one owner take together.
         exposures: exposed ports of this platform.
+        ingest_per_second: uploads of traces, exports of spans and records of runs that an account
+            may send in a second; None for any number. More is refused, with a ``Retry-After``.
         trace_upload_bytes, trace_line_bytes: of one upload of traces after inflation, and of one
             line of it.
         trace_long_line_bytes: a line beyond is not held while it arrives: it is read from the disk
@@ -90,6 +92,7 @@ class Limits:
     volumes: int = 1000
     volume_bytes: int = 50 * 1024 * _MIB
     exposures: int = 256
+    ingest_per_second: float | None = None
     trace_upload_bytes: int = 256 * _MIB
     trace_line_bytes: int = 64 * _MIB
     trace_long_line_bytes: int = 2 * _MIB
@@ -201,6 +204,9 @@ class ServerConfig:
             raise ConfigError(
                 "the API key must be 16 to 512 printable ASCII characters without spaces"
             )
+        pace = self.limits.ingest_per_second
+        if pace is not None and not pace > 0:
+            raise ConfigError(f"ingest_per_second is {pace:g}; it must be above 0")
         if is_loopback(self.host):
             return
         if not self.allow_remote:

@@ -69,6 +69,7 @@ class Endpoint:
         auth: whether a key is needed.
         token: whether the handler checks a token of its own, in place of a key.
         headers: request headers it reads.
+        ingests: whether the platform may ask who sends too many of these requests to wait.
         before: runs before the handler, once key, path and query are known to be good.
         words: puts a refusal into the words of the wire that the endpoint belongs to.
         refusal: answers a refusal in another form than the common one.
@@ -88,6 +89,7 @@ class Endpoint:
     auth: bool = True
     token: bool = False
     headers: Sequence[Header] = field(default=())
+    ingests: bool = False
     before: Callable[[Call], Awaitable[None]] | None = None
     words: Callable[[RequestError], RequestError] | None = None
     refusal: Callable[[web.Request, RequestError], web.Response] | None = None
@@ -220,6 +222,8 @@ async def _serve(call: Call) -> web.StreamResponse:
     endpoint = call.endpoint
     if endpoint.auth:
         call.authenticate()
+        if endpoint.ingests:
+            call.platform.ingest.take(call.caller.account.id)
     _check_path(call.path)
     if endpoint.query is not None:
         call.query = decode_query(call.request.query, endpoint.query)

@@ -93,6 +93,7 @@ def _endpoint(path: str, handler: Any) -> Endpoint:
         body=ExportRequest,
         streams_body=True,
         headers=(TEAM_HEADER,),
+        ingests=True,
         other_media=(PROTOBUF,),
         words=in_traces_words,
         refusal=refusal_response,

@@ -278,6 +278,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         body=UploadForm,
         streams_body=True,
         media="multipart/form-data",
+        ingests=True,
         headers=_UPLOAD_HEADERS,
         words=in_traces_words,
     ),

@@ -237,6 +237,29 @@ MIGRATIONS: tuple[Migration, ...] = (
                 FROM otlp_spans GROUP BY owner, trace_id""",
         ),
     ),
+    Migration(
+        7,
+        "indices for the filters of lists",
+        (
+            "DROP INDEX traces_by_episode",
+            "CREATE INDEX traces_by_episode ON traces (owner, episode_id, created_at)",
+            """CREATE INDEX traces_by_environment ON traces (owner, environment_id, created_at)
+                WHERE current = 1 AND environment_id IS NOT NULL""",
+            """CREATE INDEX traces_by_model ON traces (owner, model_id, created_at)
+                WHERE current = 1 AND model_id IS NOT NULL""",
+            """CREATE INDEX traces_by_task ON traces (owner, task_id, created_at)
+                WHERE current = 1 AND task_id IS NOT NULL""",
+            """CREATE INDEX traces_by_agent ON traces (owner, agent_name, created_at)
+                WHERE current = 1 AND agent_name IS NOT NULL""",
+            """CREATE INDEX traces_by_outcome ON traces (owner, outcome, created_at)
+                WHERE current = 1 AND outcome IS NOT NULL""",
+            """CREATE INDEX traces_with_error ON traces (owner, created_at)
+                WHERE current = 1 AND has_error = 1""",
+            """CREATE INDEX trace_episodes_by_run ON trace_episodes (owner, run_id, created_at)""",
+            """CREATE INDEX sample_objects_to_confirm ON sample_objects (expires_at)
+                WHERE confirmed = 0""",
+        ),
+    ),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, String, Table
+from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, String, Table, text
 
 from prime_async.server.store.schema.base import metadata
 
@@ -89,4 +89,5 @@ sample_objects = Table(
     Column("created_at", Float, nullable=False),
     Index("sample_objects_by_step", "run", "step"),
     Index("sample_objects_by_content", "run", "step", "sha256"),
+    Index("sample_objects_to_confirm", "expires_at", sqlite_where=text("confirmed = 0")),
 )

@@ -102,7 +102,29 @@ traces = Table(
     Index("traces_by_id", "owner", "trace_id", "generation", unique=True),
     Index("traces_by_time", "owner", "created_at"),
     Index("traces_by_run", "owner", "run_id", "created_at"),
-    Index("traces_by_episode", "owner", "episode_id"),
+    Index("traces_by_episode", "owner", "episode_id", "created_at"),
+    *(
+        Index(
+            f"traces_by_{name}",
+            "owner",
+            column,
+            "created_at",
+            sqlite_where=text(f"current = 1 AND {column} IS NOT NULL"),
+        )
+        for name, column in (
+            ("environment", "environment_id"),
+            ("model", "model_id"),
+            ("task", "task_id"),
+            ("agent", "agent_name"),
+            ("outcome", "outcome"),
+        )
+    ),
+    Index(
+        "traces_with_error",
+        "owner",
+        "created_at",
+        sqlite_where=text("current = 1 AND has_error = 1"),
+    ),
     Index("traces_by_upload", "upload"),
     Index("traces_to_index", "number", sqlite_where=text("searchable = 0")),
     sqlite_autoincrement=True,
@@ -129,6 +151,7 @@ trace_episodes = Table(
     Column("error_message", String),
     Index("trace_episodes_by_id", "owner", "episode_id", "generation", unique=True),
     Index("trace_episodes_by_time", "owner", "created_at"),
+    Index("trace_episodes_by_run", "owner", "run_id", "created_at"),
     Index("trace_episodes_by_upload", "upload"),
     sqlite_autoincrement=True,
 )
