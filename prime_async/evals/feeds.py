@@ -1,25 +1,21 @@
 """Feeds: samples from a plain or an asynchronous iterable, read ahead within a bound, without ever
-holding the loop.
+holding the loop (:mod:`prime_async.feeds`).
 
-A plain iterable runs in a thread of its own, because its ``next()`` may block; an asynchronous one
-in a task. Either way what has been read is handed over after a short quiet, so that a source that
-pauses does not hold back what it gave.
+What has been read is handed over after a short quiet, so that a source that pauses does not hold
+back what it gave.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import time
 from collections.abc import AsyncIterable, Iterable
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from prime_async.evals.encoding import SLICE_BYTES, TURN_SECONDS, Chunk, SampleEncoder, join
+from prime_async.evals.encoding import SLICE_BYTES, Chunk, SampleEncoder, join
+from prime_async.feeds import Reader, TaskReader, ThreadReader
 from prime_async.spool import Ranges
 
 __all__ = ["AsyncFeed", "IterableFeed"]
@@ -30,27 +26,35 @@ _READ_AHEAD = 4 * SLICE_BYTES
 _LINGER = 0.1
 """Seconds of quiet after which an empty answer tells the push to send what it has."""
 
-
-_CLOSING = 5.0
-"""Seconds an asynchronous iterable has for its own clean-up; a push ends even if that hangs."""
+_NAME = "prime-async push source"
 
 
-class _Feed:
+class _Feed(Reader):
     """The shared half: a bounded store between one producer and the push."""
 
     rereadable = False
     source = None
 
-    def __init__(self, encoder: SampleEncoder, skip: Ranges) -> None:
+    def _hold(self, encoder: SampleEncoder, skip: Ranges) -> None:
         self._encoder = encoder
         self._skip = skip
+        self._index = -1
         self._ready: list[tuple[int, bytes]] = []
         self._bytes = 0
-        self._news = asyncio.Event()
-        self._ended = False
         self._quiet = False
-        self._error: BaseException | None = None
         self.total: int | None = None
+
+    def _encoded(self, sample: Any) -> bytes | None:
+        """The next sample's text; None when it is left out."""
+        self._index += 1
+        return None if self._index in self._skip else self._encoder.encode(self._index, sample)
+
+    def _keep(self, data: bytes) -> None:
+        self._ready.append((self._index, data))
+        self._bytes += len(data)
+
+    def _full(self) -> bool:
+        return self._bytes >= _READ_AHEAD
 
     async def next_chunks(self) -> list[Chunk] | None:
         """Return what was read meanwhile, nothing after a quiet, None at the end.
@@ -60,20 +64,20 @@ class _Feed:
                 over.
         """
         await self._wait_for_news()
-        ended = self._ended  # read before taking: what comes between the two is taken next time
+        ended = self.ended  # read before taking: what comes between the two is taken next time
         taken = join(self._take(), self._encoder.limit)
         if taken or not ended:
             self._quiet = self._quiet and not taken
             return taken
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return None
 
     async def _wait_for_news(self) -> None:
         with anyio.move_on_after(None if self._quiet else _LINGER):
-            while not self._ready and not self._ended:
-                self._news.clear()  # it may be about what was taken already
-                await self._news.wait()
+            while not self._ready and not self.ended:
+                self.news.clear()  # it may be about what was taken already
+                await self.news.wait()
             return
         self._quiet = True  # said once: the next wait has no limit
 
@@ -85,129 +89,80 @@ class _Feed:
         raise NotImplementedError
 
 
-class IterableFeed(_Feed):
+class IterableFeed(_Feed, ThreadReader):
     """Reads a plain iterable in a thread."""
 
     def __init__(self, samples: Iterable[Any], encoder: SampleEncoder, skip: Ranges) -> None:
-        super().__init__(encoder, skip)
-        self._samples = samples
-        self._loop = asyncio.get_running_loop()
-        self._room = threading.Condition()
-        self._stopped = False
-        # A daemon, not a pool worker: next() of a stuck source cannot be interrupted and must not
-        # hold up the exit.
-        self._thread = threading.Thread(
-            target=self._run, name="prime-async push source", daemon=True
-        )
+        super().__init__(lambda: samples, _NAME)
+        self._hold(encoder, skip)
 
     def start(self, group: TaskGroup) -> None:
-        """Begin to read."""
-        self._thread.start()
+        """Begin to read; the group does not wait for the thread."""
+        self.begin()
 
     async def aclose(self) -> None:
         """Stop reading; a source that is inside its ``next()`` is left behind."""
-        with self._room:
-            self._stopped = True
-            self._room.notify_all()
+        self.stop()
 
     async def leftovers(self) -> list[Chunk]:
         """Return what is not handed over, giving a sample that is just being encoded its time."""
-        if self._thread.is_alive():
-            await anyio.to_thread.run_sync(self._thread.join, _LINGER)
+        with anyio.move_on_after(_LINGER):
+            while not self.ended:
+                self.news.clear()
+                await self.news.wait()
         return await super().leftovers()
 
-    def _run(self) -> None:
-        index = -1
-        try:
-            for index, sample in enumerate(self._samples):
-                data = None if index in self._skip else self._encoder.encode(index, sample)
-                if data is not None and not self._put(index, data):
-                    return
-            self.total = index + 1
-        except BaseException as error:  # handed to the push, which raises it in the caller's task
-            self._error = error
-        self._ended = True
-        self._wake()
-
-    def _put(self, index: int, data: bytes) -> bool:
-        with self._room:
+    def take(self, item: Any) -> bool:
+        """Encode a sample, and wait for room behind it."""
+        data = self._encoded(item)
+        if data is None:
+            return True
+        with self.room:
             first = not self._ready
-            self._ready.append((index, data))
-            self._bytes += len(data)
+            self._keep(data)
             if first:
-                self._wake()
+                self.tell()
             # Waiting with nothing in hand: what was taken from the iterable is never lost here.
-            while self._bytes >= _READ_AHEAD and not self._stopped:
-                self._room.wait()
-            return not self._stopped
+            while self._full() and not self.stopped:
+                self.room.wait()
+            return not self.stopped
 
-    def _wake(self) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._news.set)
+    def finish(self) -> None:
+        """Note how many there were."""
+        self.total = self._index + 1
 
     def _take(self) -> list[tuple[int, bytes]]:
-        with self._room:
+        with self.room:
             taken, self._ready, self._bytes = self._ready, [], 0
-            self._room.notify_all()
+            self.room.notify_all()
         return taken
 
 
-class AsyncFeed(_Feed):
+class AsyncFeed(_Feed, TaskReader):
     """Reads an asynchronous iterable in a task."""
 
     def __init__(self, samples: AsyncIterable[Any], encoder: SampleEncoder, skip: Ranges) -> None:
-        super().__init__(encoder, skip)
-        self._samples = samples
-        self._room = asyncio.Event()
-        self._scope = anyio.CancelScope()
-
-    def start(self, group: TaskGroup) -> None:
-        """Begin to read."""
-        group.start_soon(self._run, name="prime-async push source")
+        super().__init__(samples, _NAME)
+        self._hold(encoder, skip)
 
     async def aclose(self) -> None:
         """Stop reading; the iterable is closed in the task that read it."""
-        self._scope.cancel()
+        self.stop()
 
-    async def _run(self) -> None:
-        try:
-            with self._scope:
-                await self._read()
-        except Exception as error:  # handed to the push, which raises it after what came before
-            self._error = error
-        finally:
-            self._ended = True
-            self._news.set()
+    async def take(self, item: Any) -> None:
+        """Encode a sample, and wait for room behind it."""
+        data = self._encoded(item)
+        if data is not None:
+            self._keep(data)
+            self.news.set()
+            # Waiting with nothing in hand: what was taken from the iterable is never lost here.
+            await self.wait_while(self._full)
 
-    async def _read(self) -> None:
-        index = -1
-        over = time.perf_counter() + TURN_SECONDS
-        iterator = aiter(self._samples)
-        try:
-            async for sample in iterator:
-                index += 1
-                data = None if index in self._skip else self._encoder.encode(index, sample)
-                if data is not None:
-                    await self._put(index, data)
-                if time.perf_counter() >= over:
-                    await anyio.lowlevel.checkpoint()
-                    over = time.perf_counter() + TURN_SECONDS
-            self.total = index + 1
-        finally:
-            if callable(close := getattr(iterator, "aclose", None)):
-                with anyio.move_on_after(_CLOSING, shield=True):
-                    await close()
-
-    async def _put(self, index: int, data: bytes) -> None:
-        self._ready.append((index, data))
-        self._bytes += len(data)
-        self._news.set()
-        # Waiting with nothing in hand: what was taken from the iterable is never lost here.
-        while self._bytes >= _READ_AHEAD:
-            self._room.clear()
-            await self._room.wait()
+    async def finish(self) -> None:
+        """Note how many there were."""
+        self.total = self._index + 1
 
     def _take(self) -> list[tuple[int, bytes]]:
         taken, self._ready, self._bytes = self._ready, [], 0
-        self._room.set()
+        self.free.set()
         return taken

@@ -38,6 +38,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("prime_async.server", description="The embedded platform.")
     parser.add_argument("--home", type=Path, help="home directory (default: yours)")
     parser.add_argument("--port", type=int, help="loopback port (default: the one from before)")
+    parser.add_argument(
+        "--ingest-per-second",
+        type=float,
+        metavar="N",
+        help="uploads, exports and records an account may send in a second (default: any number)",
+    )
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--detach", action="store_true", help="go on in a process of its own")
     way.add_argument("--foreground", action="store_true", help="stay and log here (the default)")
@@ -46,12 +52,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(paths: LocalPaths, options: argparse.Namespace, report: Any) -> int:
     # Imported after the fork: the process that only waits for the other one needs none of it.
+    from prime_async.server.config import Limits
     from prime_async.server.daemon import Daemon
     from prime_async.server.logfile import configure_logging
 
     os.umask(0o077)
     configure_logging(paths.log, foreground=not options.detach)
-    return Daemon(paths, options.port, report).run()
+    limits = Limits(ingest_per_second=options.ingest_per_second)
+    return Daemon(paths, options.port, report, limits).run()
 
 
 def _print_report(report: dict[str, Any]) -> None:

@@ -45,8 +45,13 @@ class Limits:
         checkpoints, checkpoint_bytes: checkpoints of this platform, and what they take together.
         volumes, volume_bytes: volumes of this platform, and what those of one owner take together.
         exposures: exposed ports of this platform.
+        ingest_per_second: uploads of traces, exports of spans and records of runs that an account
+            may send in a second; None for any number. More is refused, with a ``Retry-After``.
         trace_upload_bytes, trace_line_bytes: of one upload of traces after inflation, and of one
             line of it.
+        trace_long_line_bytes: a line beyond is not held while it arrives: it is read from the disk
+            when it is whole, by a process of its own.
+        trace_readers: such processes at the same time; further lines wait on the disk.
         trace_upload_rows: traces and episodes in one upload.
         trace_uploads: uploads of traces read at the same time; further ones wait.
         trace_upload_seconds: for one of them to arrive.
@@ -54,7 +59,8 @@ class Limits:
         sample_object_bytes, sample_object_seconds: of one file of samples of a training run, and
             for it to arrive.
         otlp_body_bytes: largest body of spans after inflation.
-        otlp_spans: spans kept of one trace; further ones are refused.
+        otlp_spans, otlp_trace_bytes: spans kept of one trace, and bytes of them; further ones are
+            refused.
     """
 
     samples_body_bytes: int = 25 * _MIB + 64 * 1024
@@ -86,8 +92,11 @@ class Limits:
     volumes: int = 1000
     volume_bytes: int = 50 * 1024 * _MIB
     exposures: int = 256
+    ingest_per_second: float | None = None
     trace_upload_bytes: int = 256 * _MIB
     trace_line_bytes: int = 64 * _MIB
+    trace_long_line_bytes: int = 2 * _MIB
+    trace_readers: int = 2
     trace_upload_rows: int = 1_000_000
     trace_uploads: int = 16
     trace_upload_seconds: float = 3600.0
@@ -96,6 +105,7 @@ class Limits:
     sample_object_seconds: float = 3600.0
     otlp_body_bytes: int = 16 * _MIB
     otlp_spans: int = 10_000
+    otlp_trace_bytes: int = 24 * _MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +204,9 @@ class ServerConfig:
             raise ConfigError(
                 "the API key must be 16 to 512 printable ASCII characters without spaces"
             )
+        pace = self.limits.ingest_per_second
+        if pace is not None and not pace > 0:
+            raise ConfigError(f"ingest_per_second is {pace:g}; it must be above 0")
         if is_loopback(self.host):
             return
         if not self.allow_remote:

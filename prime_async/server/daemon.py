@@ -9,7 +9,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -26,7 +26,7 @@ from prime_async.local.paths import LocalPaths
 from prime_async.local.ports import choose_port
 from prime_async.local.processes import process_start
 from prime_async.local.state import State, set_state_aside, write_state
-from prime_async.server.config import ServerConfig
+from prime_async.server.config import Limits, ServerConfig
 from prime_async.server.logs import log_event
 from prime_async.server.serve import Listening, PlatformServer
 
@@ -48,11 +48,13 @@ class Daemon:
         paths: where it keeps things.
         port: loopback port asked for now, or None for the one from before.
         report: called once, with what the starter wants to know.
+        limits: bounds of the platform.
     """
 
     paths: LocalPaths
     port: int | None
     report: Report
+    limits: Limits = field(default_factory=Limits)
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; return the exit code.
@@ -76,7 +78,7 @@ class Daemon:
         before = await to_thread.run_sync(set_state_aside, self.paths)
         port, note = await to_thread.run_sync(self._choose_port, before)
         path = await to_thread.run_sync(self.paths.socket)
-        server = PlatformServer(ServerConfig(self.paths.root, port=port, unix_socket=path))
+        server = PlatformServer(self._config(port, path))
         stop = asyncio.Event()
         with _ended_by_signals(stop):
             listening = await server.start()
@@ -88,6 +90,9 @@ class Daemon:
             finally:
                 await _stop_in_time(server)
         await to_thread.run_sync(write_state, self.paths, state.ended())
+
+    def _config(self, port: int, unix_socket: Path | None) -> ServerConfig:
+        return ServerConfig(self.paths.root, port=port, unix_socket=unix_socket, limits=self.limits)
 
     def _choose_port(self, before: State | None) -> tuple[int, str | None]:
         chosen = before is not None and before.port_chosen

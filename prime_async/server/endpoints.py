@@ -69,7 +69,10 @@ class Endpoint:
         auth: whether a key is needed.
         token: whether the handler checks a token of its own, in place of a key.
         headers: request headers it reads.
+        ingests: whether the platform may ask who sends too many of these requests to wait.
+        before: runs before the handler, once key, path and query are known to be good.
         words: puts a refusal into the words of the wire that the endpoint belongs to.
+        refusal: answers a refusal in another form than the common one.
     """
 
     method: str
@@ -86,7 +89,10 @@ class Endpoint:
     auth: bool = True
     token: bool = False
     headers: Sequence[Header] = field(default=())
+    ingests: bool = False
+    before: Callable[[Call], Awaitable[None]] | None = None
     words: Callable[[RequestError], RequestError] | None = None
+    refusal: Callable[[web.Request, RequestError], web.Response] | None = None
 
 
 class Call:
@@ -202,9 +208,12 @@ def _handler(
         try:
             return await _serve(Call(request, request.app[PLATFORM], endpoint))
         except RequestError as failure:
-            if endpoint.words is None:
+            told = failure if endpoint.words is None else endpoint.words(failure)
+            if endpoint.refusal is not None:
+                return endpoint.refusal(request, told)
+            if told is failure:
                 raise
-            raise endpoint.words(failure) from failure
+            raise told from failure
 
     return handle
 
@@ -213,9 +222,13 @@ async def _serve(call: Call) -> web.StreamResponse:
     endpoint = call.endpoint
     if endpoint.auth:
         call.authenticate()
+        if endpoint.ingests:
+            call.platform.ingest.take(call.caller.account.id)
     _check_path(call.path)
     if endpoint.query is not None:
         call.query = decode_query(call.request.query, endpoint.query)
+    if endpoint.before is not None:
+        await endpoint.before(call)
     if endpoint.body is not None and endpoint.media == JSON:
         _check_content_type(call.request, endpoint.other_media)
     if endpoint.body is None or endpoint.streams_body:

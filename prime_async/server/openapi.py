@@ -188,6 +188,8 @@ def _common(endpoint: Endpoint) -> dict[int, Any]:
         common |= {408: ErrorAnswer, 413: ErrorAnswer, 415: ErrorAnswer}
     if endpoint.method in {"POST", "PUT", "DELETE", "PATCH"}:
         common[507] = ErrorAnswer
+    if endpoint.ingests:
+        common[429] = ErrorAnswer
     return common
 
 

@@ -16,6 +16,7 @@ from prime_async.server.config import ServerConfig
 from prime_async.server.identifiers import new_id
 from prime_async.server.metrics import Metrics
 from prime_async.server.otlp.turns import Turns
+from prime_async.server.rates import Rate
 from prime_async.server.runs.parts import Runs
 from prime_async.server.sandboxes.host import MakeRuntime
 from prime_async.server.sandboxes.parts import Sandboxes
@@ -69,6 +70,7 @@ class Platform:
     sandboxes: Sandboxes
     traces: Traces
     runs: Runs
+    ingest: Rate
     clock: Clock = field(default_factory=SystemClock)
     directories: Directories = field(default_factory=Directories)
     span_turns: Turns = field(default_factory=Turns)
@@ -101,7 +103,8 @@ class Platform:
         runs = Runs.make(config, database, clock, sandboxes.leases)
         traces = Traces(config, database)
         keys = Keys(database, clock)
-        return cls(config, database, keys, bodies, metrics, sandboxes, traces, runs, clock)
+        ingest = Rate(limits.ingest_per_second, clock)
+        return cls(config, database, keys, bodies, metrics, sandboxes, traces, runs, ingest, clock)
 
 
 PLATFORM: web.AppKey[Platform] = web.AppKey("platform", Platform)

@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 import anyio.to_thread
 
+from prime_async.feeds import close_source
 from prime_async.traces.batches import (
     DEFAULT_TARGET_BATCH_BYTES,
     MAX_BATCH_LINES,
@@ -14,7 +15,7 @@ from prime_async.traces.batches import (
     Draft,
     Packer,
 )
-from prime_async.traces.feeds import ThreadFeed, close_source
+from prime_async.traces.feeds import ThreadFeed
 from prime_async.traces.lines import MAX_LINE_BYTES
 
 __all__ = ["aiter_batches"]

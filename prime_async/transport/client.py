@@ -7,7 +7,6 @@ import math
 import platform
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import aiohttp
@@ -20,10 +19,10 @@ from prime_async.errors import (
     APIConnectionError,
     APIError,
     APITimeoutError,
-    ProtocolError,
 )
 from prime_async.transport.addresses import query_pairs
 from prime_async.transport.body import Body, BytesBody, StreamedBody, payload_of
+from prime_async.transport.calls import Call, read_answer, refuse_compressed
 from prime_async.transport.deadlines import check_timeout
 from prime_async.transport.faults import Fault, classify
 from prime_async.transport.gate import Gate
@@ -51,33 +50,7 @@ WIRE_KEY = "wire-key"
 """Stands for a key that is part of the request itself, which every platform knows."""
 
 _FEATURES_HEADER = "X-Prime-Features"
-_MAX_ANSWER = 256 * 2**20
 _LOGGER = logging.getLogger("prime_async.transport")
-
-
-@dataclass(slots=True)
-class _Call:
-    """One logical request over all its tries."""
-
-    method: str
-    path: str
-    url: str
-    """What is shown of the address."""
-    address: str | yarl.URL = field(repr=False)
-    params: list[tuple[str, str]]
-    headers: dict[str, str] = field(repr=False)  # the key is in it, and tools print local variables
-    body: Body | StreamedBody | None
-    safe: bool
-    deduplicated_by: str | None
-    deadline: float
-    closings: int
-    tries: int
-    refused_by: Collection[str] = ()
-    last_error: APIError | None = None
-    unsettled: bool = False
-    """A try ended so that the request may have been carried out, and a repeat could do harm."""
-    perhaps_done: bool = False
-    """A try ended so that the request may have been carried out."""
 
 
 class Transport:
@@ -255,7 +228,7 @@ class Transport:
         if raw is None:
             self._out_of_time(call, min(seconds, idle_timeout))
         try:
-            _refuse_compressed(raw, call)
+            refuse_compressed(raw, call)
             yield StreamedResponse(raw, call.method, call.url, call.deadline, idle_timeout)
         finally:
             raw.close()
@@ -268,12 +241,12 @@ class Transport:
         headers: Mapping[str, str] | None,
         auth: bool,
         seconds: float,
-    ) -> _Call:
+    ) -> Call:
         merged = {**self._headers, **(headers or {})}
         if auth and self._key:
             merged["Authorization"] = f"Bearer {self._key}"
         address = f"{self.base_url}{self._prefix}{path}"
-        return _Call(
+        return Call(
             method=method,
             path="/…" if self._signed else path,
             url=f"{self.base_url}/…" if self._signed else address,
@@ -288,7 +261,7 @@ class Transport:
             tries=self.retry.tries,
         )
 
-    async def _tries(self, call: _Call) -> Response:
+    async def _tries(self, call: Call) -> Response:
         attempt = 1
         while True:
             await self._gate.wait()
@@ -307,7 +280,7 @@ class Transport:
                 return response
             attempt += 1
 
-    async def _tries_to_head(self, call: _Call) -> aiohttp.ClientResponse:
+    async def _tries_to_head(self, call: Call) -> aiohttp.ClientResponse:
         attempt = 1
         while True:
             await self._gate.wait()
@@ -319,17 +292,17 @@ class Transport:
                 await self._prepare_retry(call, error, attempt)
             attempt += 1
 
-    async def _once(self, call: _Call) -> Response:
+    async def _once(self, call: Call) -> Response:
         raw = await self._open(call)
         try:
-            body = await _read(raw, call)
+            body = await read_answer(raw, call)
         except Exception as error:
             self._raise_fault(call, classify(error), error)
         finally:
             raw.release()
         return Response(raw.status, raw.headers, body, call.method, call.url, self._key)
 
-    async def _open(self, call: _Call) -> aiohttp.ClientResponse:
+    async def _open(self, call: Call) -> aiohttp.ClientResponse:
         """Send the request once and return the answer when its head says 2xx."""
         session = await self._sessions.get()
         proxy = self._sessions.proxy
@@ -351,7 +324,7 @@ class Transport:
             await self._raise_status(call, raw)
         return raw
 
-    def _headers_through_proxy(self, call: _Call) -> dict[str, str]:
+    def _headers_through_proxy(self, call: Call) -> dict[str, str]:
         """Plain http through a proxy carries the proxy's credentials itself; https hands them over
         at CONNECT.
         """
@@ -372,9 +345,9 @@ class Transport:
         elif self._features is None and raw.status < 300:
             self._features = frozenset()
 
-    async def _raise_status(self, call: _Call, raw: aiohttp.ClientResponse) -> NoReturn:
+    async def _raise_status(self, call: Call, raw: aiohttp.ClientResponse) -> NoReturn:
         try:
-            body = await _read(raw, call)
+            body = await read_answer(raw, call)
         except aiohttp.ClientError:
             body = b""  # the status alone already says what happened
         finally:
@@ -396,13 +369,13 @@ class Transport:
             self._gate.close_for(min(error.retry_after, MAX_RETRY_AFTER))
         raise error
 
-    def _raise_fault(self, call: _Call, fault: Fault | None, error: Exception) -> NoReturn:
+    def _raise_fault(self, call: Call, fault: Fault | None, error: Exception) -> NoReturn:
         if fault is None:
             raise error
         call.perhaps_done = call.perhaps_done or fault.arrived
         raise fault.to_error(method=call.method, url=call.url, safe=call.safe) from error
 
-    async def _prepare_retry(self, call: _Call, error: APIError, attempt: int) -> None:
+    async def _prepare_retry(self, call: Call, error: APIError, attempt: int) -> None:
         """Wait until the next try is due, or raise the error when there is none."""
         self._check_open(call)
         call.unsettled = call.unsettled or (error.ambiguous and not call.safe)
@@ -430,7 +403,7 @@ class Transport:
         )
         await anyio.sleep(delay)
 
-    def _check_open(self, call: _Call) -> None:
+    def _check_open(self, call: Call) -> None:
         """Do not open connections again for a call whose client was closed meanwhile."""
         if call.closings == self._sessions.closings:
             return
@@ -443,12 +416,12 @@ class Transport:
             hint="close a client when its calls have ended",
         ) from last
 
-    def _may_repeat(self, call: _Call, error: APIError) -> bool:
+    def _may_repeat(self, call: Call, error: APIError) -> bool:
         if call.unsettled and call.deduplicated_by is None:
             return False
         return error.retryable
 
-    async def _settle(self, call: _Call) -> None:
+    async def _settle(self, call: Call) -> None:
         """Before repeating what may have been carried out: make sure that the platform recognises
         the repeat.
 
@@ -469,13 +442,13 @@ class Transport:
             assert call.last_error is not None
             raise call.last_error
 
-    def _probe(self, call: _Call) -> _Call:
+    def _probe(self, call: Call) -> Call:
         probe = self._call("GET", "/user/whoami", None, None, True, math.inf)
         probe.safe = True
         probe.deadline = call.deadline
         return probe
 
-    def _out_of_time(self, call: _Call, seconds: float) -> NoReturn:
+    def _out_of_time(self, call: Call, seconds: float) -> NoReturn:
         last = call.last_error
         raise APITimeoutError(
             f"{call.method} {call.url} did not end within {seconds:g} s"
@@ -487,31 +460,3 @@ class Transport:
             ambiguous=not call.safe,
             hint=None if call.safe else "it may have been carried out",
         ) from last
-
-
-async def _read(raw: aiohttp.ClientResponse, call: _Call) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    async for piece in raw.content.iter_any():
-        pieces.append(piece)
-        size += len(piece)
-        if size > _MAX_ANSWER:
-            raise ProtocolError(
-                f"the answer to {call.method} {call.url} is larger than {_MAX_ANSWER >> 20} MiB",
-                status=raw.status,
-                method=call.method,
-                url=call.url,
-            )
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _refuse_compressed(raw: aiohttp.ClientResponse, call: _Call) -> None:
-    coding = raw.headers.get("Content-Encoding", "identity")
-    if coding.strip().lower() != "identity":
-        raise ProtocolError(
-            f"{call.method} {call.url} answers a request for plain bytes with {coding}",
-            status=raw.status,
-            method=call.method,
-            url=call.url,
-            hint="a proxy on the way compresses what it should pass on",
-        )

@@ -234,6 +234,58 @@ async def test_an_async_source_is_closed_in_the_task_that_read_it(target: Target
     assert tasks[0] is tasks[1]
 
 
+async def test_a_source_with_a_scope_of_its_own_is_left_in_order(target: Target) -> None:
+    """Task groups and cancel scopes inside it, and a clean-up that waits: interrupted once."""
+    steps: list[str] = []
+
+    async def scoped() -> AsyncIterator[Any]:
+        async with anyio.create_task_group():
+            with anyio.fail_after(60):
+                try:
+                    for sample in SAMPLES:
+                        yield sample
+                    await asyncio.Event().wait()
+                finally:
+                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)
+                    steps.append("cleaned up")
+        steps.append("left")
+
+    push = asyncio.create_task(target.push(scoped()))
+    while not await target.ids():
+        await asyncio.sleep(0.01)
+    push.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await push
+    assert steps[:1] == ["cleaned up"]
+
+
+async def test_a_plain_source_that_is_given_up_is_closed(target: Target) -> None:
+    """In the thread that read it."""
+    threads: list[int] = []
+    given_up, closed = threading.Event(), threading.Event()
+
+    def source() -> Iterator[Any]:
+        threads.append(threading.get_ident())
+        try:
+            yield from SAMPLES
+            given_up.wait(30)
+            yield from SAMPLES
+        finally:
+            threads.append(threading.get_ident())
+            closed.set()
+
+    push = asyncio.create_task(target.push(source()))
+    while not await target.ids():
+        await asyncio.sleep(0.01)
+    push.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await push
+    given_up.set()
+    assert await asyncio.to_thread(closed.wait, 30)
+    assert threads[0] == threads[1] != threading.get_ident()
+
+
 async def test_a_list_that_shrinks_while_it_is_pushed(target: Target) -> None:
     """What was there at the beginning and is gone now counts as not delivered."""
     samples = numbered(2000, size=1000)  # several turns of the encoder

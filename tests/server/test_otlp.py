@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from google.rpc.status_pb2 import Status as RpcStatus
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -22,7 +23,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import Status, StatusCode, Tracer
 
 from tests.platform import KEY, RunningPlatform, running_platform
-from tests.server.wire import Reply, Wire
+from tests.server.spans import Spans, pairs
+from tests.server.wire import Wire
 
 OTHER = "pit_other_0123456789abcdef"
 
@@ -181,50 +183,6 @@ async def test_errors_are_told(platform: RunningPlatform, wire: Wire) -> None:
     assert found["calls"][0]["node"] is None
 
 
-class Spans:
-    """Spans by hand, in the JSON form."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._now = time.time_ns()
-        self._count = 0
-
-    def span(self, name: str, *, trace: str = "ab" * 16, **more: Any) -> dict[str, Any]:
-        self._count += 1
-        start = self._now + self._count * 10**6
-        attributes = more.pop("attributes", {})
-        return {
-            "traceId": trace,
-            "spanId": f"{self._count:016x}",
-            "name": name,
-            "startTimeUnixNano": str(start),
-            "endTimeUnixNano": str(start + 5 * 10**5),
-            "attributes": _pairs(attributes),
-            **more,
-        }
-
-    async def send(self, *spans: dict[str, Any], **options: Any) -> Reply:
-        body = {"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]}
-        path = options.pop("path", "//v1/traces")
-        return await self._wire.send("POST", path, json=body, **options)
-
-
-def _pairs(attributes: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": name, "value": _value(value)} for name, value in attributes.items()]
-
-
-def _value(value: Any) -> dict[str, Any]:
-    if isinstance(value, bool):
-        return {"boolValue": value}
-    if isinstance(value, int):
-        return {"intValue": str(value)}
-    if isinstance(value, list):
-        return {"arrayValue": {"values": [_value(one) for one in value]}}
-    if isinstance(value, dict):
-        return {"kvlistValue": {"values": _pairs(value)}}
-    return {"doubleValue": value} if isinstance(value, float) else {"stringValue": value}
-
-
 @pytest.fixture
 def spans(wire: Wire) -> Spans:
     return Spans(wire)
@@ -276,7 +234,7 @@ async def test_an_event_per_message(wire: Wire, spans: Spans) -> None:
     ]
     events[-1][1]["gen_ai.evaluation.score.value"] = 0.75
     told = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
-    sent = [{"name": name, "attributes": _pairs(attributes)} for name, attributes in events]
+    sent = [{"name": name, "attributes": pairs(attributes)} for name, attributes in events]
     await spans.send(spans.span("chat m", attributes=told, events=sent))
     found = await document(wire, "ab" * 16)
     assert [node["message"] for node in found["nodes"]] == [
@@ -419,11 +377,25 @@ def _form(line: bytes) -> aiohttp.FormData:
     return form
 
 
+async def test_nulls_and_odd_times_cost_nobody_else(wire: Wire, spans: Spans) -> None:
+    """Fields that are null count as left out; a time that is none does not spoil the trace."""
+    odd = spans.span("odd", parentSpanId=None, kind=None, status=None)
+    odd["attributes"] = None
+    odd["events"] = [
+        {"name": None, "timeUnixNano": "soon", "attributes": None},
+        {"name": "late", "timeUnixNano": "9" * 400},
+    ]
+    endless = {**spans.span("endless"), "startTimeUnixNano": "9" * 400}
+    assert (await spans.send(odd, endless)).json["partialSuccess"]["rejectedSpans"] == 1
+    assert (await spans.send(spans.span("good", endTimeUnixNano=None))).json == {}
+    found = await document(wire, "ab" * 16)
+    assert [one["name"] for one in found["info"]["otlp"]["spans"]] == ["odd", "good"]
+
+
 async def test_what_is_no_otlp_is_refused(wire: Wire) -> None:
     """By media type, encoding, shape and key."""
     protobuf = {"Content-Type": "application/x-protobuf"}
     for raw, headers, status, code in (
-        (b"\xff\xff", protobuf, 400, "invalid_protobuf"),
         (b"[]", {}, 400, "invalid_json"),
         (b'{"resourceSpans": [{"scopeSpans": 1}]}', {}, 400, "invalid_json"),
         (b"{", {}, 400, "invalid_json"),
@@ -434,5 +406,10 @@ async def test_what_is_no_otlp_is_refused(wire: Wire) -> None:
     ):
         reply = await wire.send("POST", "//v1/traces", raw=raw, headers=headers)
         assert (reply.status, reply.code) == (status, code), raw[:50]
+    broken = await wire.send("POST", "//v1/traces", raw=b"\xff\xff", headers=protobuf)
+    refusal = RpcStatus.FromString(broken.body)
+    assert (broken.status, refusal.code) == (400, 3)
+    assert "ExportTraceServiceRequest" in refusal.message
+    assert broken.headers["Content-Type"] == "application/x-protobuf"
     empty = await wire.send("POST", "//v1/traces", raw=b"", headers=protobuf)
     assert (empty.status, empty.body) == (200, b"")

@@ -17,7 +17,7 @@ import msgspec
 
 from prime_async.server.failures import RequestError
 from prime_async.server.otlp.schema import message_class
-from prime_async.server.traces.lines import Window
+from prime_async.server.traces.records import Window
 from prime_async.traces.genai.spans import Event, Span
 
 __all__ = ["Decoded", "decode_json", "decode_protobuf"]
@@ -69,6 +69,9 @@ def decode_json(body: bytes, window: Window) -> Decoded:
     return _collected(request, _Text(), window)
 
 
+# In JSON, a field that is null counts as left out.
+
+
 class _Any(msgspec.Struct, rename="camel"):
     string_value: str | None = None
     bool_value: bool | None = None
@@ -80,62 +83,62 @@ class _Any(msgspec.Struct, rename="camel"):
 
 
 class _Array(msgspec.Struct):
-    values: list[_Any] = []
+    values: list[_Any] | None = None
 
 
 class _Pair(msgspec.Struct):
-    key: str = ""
+    key: str | None = None
     value: _Any | None = None
 
 
 class _Pairs(msgspec.Struct):
-    values: list[_Pair] = []
+    values: list[_Pair] | None = None
 
 
 class _Resource(msgspec.Struct):
-    attributes: list[_Pair] = []
+    attributes: list[_Pair] | None = None
 
 
 class _Scope(msgspec.Struct):
-    name: str = ""
+    name: str | None = None
 
 
 class _Status(msgspec.Struct):
-    message: str = ""
-    code: int = 0
+    message: str | None = None
+    code: int | None = None
 
 
 class _Event(msgspec.Struct, rename="camel"):
-    time_unix_nano: int | str = 0
-    name: str = ""
-    attributes: list[_Pair] = []
+    time_unix_nano: int | str | None = None
+    name: str | None = None
+    attributes: list[_Pair] | None = None
 
 
 class _Span(msgspec.Struct, rename="camel"):
-    trace_id: str = ""
-    span_id: str = ""
-    parent_span_id: str = ""
-    name: str = ""
-    kind: int = 0
-    start_time_unix_nano: int | str = 0
-    end_time_unix_nano: int | str = 0
-    attributes: list[_Pair] = []
-    events: list[_Event] = []
-    status: _Status = msgspec.field(default_factory=_Status)
+    trace_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    name: str | None = None
+    kind: int | None = None
+    start_time_unix_nano: int | str | None = None
+    end_time_unix_nano: int | str | None = None
+    attributes: list[_Pair] | None = None
+    events: list[_Event] | None = None
+    status: _Status | None = None
 
 
 class _ScopeSpans(msgspec.Struct):
-    scope: _Scope = msgspec.field(default_factory=_Scope)
-    spans: list[_Span] = []
+    scope: _Scope | None = None
+    spans: list[_Span] | None = None
 
 
 class _ResourceSpans(msgspec.Struct, rename="camel"):
-    resource: _Resource = msgspec.field(default_factory=_Resource)
-    scope_spans: list[_ScopeSpans] = []
+    resource: _Resource | None = None
+    scope_spans: list[_ScopeSpans] | None = None
 
 
 class _Request(msgspec.Struct, rename="camel"):
-    resource_spans: list[_ResourceSpans] = []
+    resource_spans: list[_ResourceSpans] | None = None
 
 
 _request = msgspec.json.Decoder(_Request)
@@ -165,23 +168,23 @@ class _Binary:
 class _Text:
     """The same for the JSON form."""
 
-    def id(self, value: str) -> str:
-        return value.lower()
+    def id(self, value: str | None) -> str:
+        return (value or "").lower()
 
-    def seconds(self, value: int | str) -> float:
+    def seconds(self, value: int | str | None) -> float:
         try:
-            return int(value) / _NANO
-        except ValueError:
+            return int(value or 0) / _NANO
+        except (ValueError, OverflowError):
             return math.nan
 
     def value(self, value: _Any | None, depth: int = 0) -> Any:
         if value is None or depth > _DEEPEST:
             return None
         if value.array_value is not None:
-            return [self.value(one, depth + 1) for one in value.array_value.values]
+            return [self.value(one, depth + 1) for one in value.array_value.values or ()]
         if value.kvlist_value is not None:
-            pairs = value.kvlist_value.values
-            return {pair.key: self.value(pair.value, depth + 1) for pair in pairs}
+            pairs = value.kvlist_value.values or ()
+            return {pair.key or "": self.value(pair.value, depth + 1) for pair in pairs}
         if value.int_value is not None:
             return _number(value.int_value, int)
         if value.double_value is not None:
@@ -212,41 +215,48 @@ def _collected(request: Any, read: _Binary | _Text, window: Window) -> Decoded:
         if reason is not None:
             decoded.refused.append(reason)
             continue
-        span.resource = _attributes(resource.attributes, read)
-        span.scope = scope.name
+        span.resource = _attributes(resource and resource.attributes, read)
+        span.scope = (scope and scope.name) or ""
         decoded.spans.append(span)
     return decoded
 
 
 def _raw_spans(request: Any) -> Iterator[tuple[Any, Any, Any]]:
-    for of_resource in request.resource_spans:
-        for of_scope in of_resource.scope_spans:
-            for span in of_scope.spans:
+    for of_resource in request.resource_spans or ():
+        for of_scope in of_resource.scope_spans or ():
+            for span in of_scope.spans or ():
                 yield of_resource.resource, of_scope.scope, span
 
 
 def _span(raw: Any, read: _Binary | _Text) -> Span:
     start = read.seconds(raw.start_time_unix_nano)
+    status = raw.status
     return Span(
         trace_id=read.id(raw.trace_id),
         span_id=read.id(raw.span_id),
         parent_id=read.id(raw.parent_span_id),
-        name=raw.name,
-        kind=raw.kind,
+        name=raw.name or "",
+        kind=raw.kind or 0,
         start=start,
         end=max(start, read.seconds(raw.end_time_unix_nano)),
         attributes=_attributes(raw.attributes, read),
         events=[
-            Event(one.name, read.seconds(one.time_unix_nano), _attributes(one.attributes, read))
-            for one in raw.events
+            Event(one.name or "", _moment(one, read), _attributes(one.attributes, read))
+            for one in raw.events or ()
         ],
-        status=raw.status.code,
-        message=raw.status.message,
+        status=(status and status.code) or 0,
+        message=(status and status.message) or "",
     )
 
 
-def _attributes(pairs: Iterable[Any], read: _Binary | _Text) -> dict[str, Any]:
-    return {pair.key: read.value(pair.value) for pair in pairs}
+def _moment(event: Any, read: _Binary | _Text) -> float:
+    """When an event happened; 0 when that is no time."""
+    moment = read.seconds(event.time_unix_nano)
+    return moment if math.isfinite(moment) else 0.0
+
+
+def _attributes(pairs: Iterable[Any] | None, read: _Binary | _Text) -> dict[str, Any]:
+    return {pair.key or "": read.value(pair.value) for pair in pairs or ()}
 
 
 def _unfit(span: Span, window: Window) -> str | None:

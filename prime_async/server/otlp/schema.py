@@ -69,6 +69,8 @@ _MESSAGES: Mapping[str, tuple[tuple[int, str, str], ...]] = {
     "ExportRequest": ((1, "resource_spans", "*ResourceSpans"),),
     "PartialSuccess": ((1, "rejected_spans", "int64"), (2, "error_message", "string")),
     "ExportResponse": ((1, "partial_success", "PartialSuccess"),),
+    # google.rpc.Status, which every refusal is.
+    "Refusal": ((1, "code", "int32"), (2, "message", "string")),
 }
 
 

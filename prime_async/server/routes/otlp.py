@@ -13,15 +13,14 @@ from prime_async.server.endpoints import Call, Endpoint, Reply
 from prime_async.server.failures import ErrorAnswer
 from prime_async.server.otlp.decoding import Decoded, decode_json, decode_protobuf
 from prime_async.server.otlp.intake import take
+from prime_async.server.otlp.refusals import PROTOBUF, refusal_response
 from prime_async.server.otlp.schema import message_class
-from prime_async.server.traces.lines import Window
 from prime_async.server.traces.owners import TEAM_HEADER, owner_of
+from prime_async.server.traces.records import Window
 from prime_async.server.traces.refusals import in_traces_words
 
 __all__ = ["ENDPOINTS", "ROOT_ENDPOINTS"]
 
-_PROTOBUF = "application/x-protobuf"
-_JSON = "application/json"
 _NAMED = 5
 """Reasons in the message of a partial success."""
 
@@ -68,20 +67,20 @@ async def _export(call: Call) -> Reply:
 
 
 async def _decoded(call: Call, kind: str, body: bytes) -> Decoded:
-    decode = decode_protobuf if kind == _PROTOBUF else decode_json
+    decode = decode_protobuf if kind == PROTOBUF else decode_json
     return await call.platform.in_thread(decode, body, Window(call.platform.clock.now()))
 
 
 def _answer(kind: str, refused: Sequence[str]) -> Reply:
     told = "; ".join(refused[:_NAMED]) + ("; …" if len(refused) > _NAMED else "")
-    if kind != _PROTOBUF:
+    if kind != PROTOBUF:
         partial = PartialSuccess(rejected_spans=len(refused), error_message=told)
         return answer(ExportAnswer(partial_success=partial if refused else None))
     message: Any = message_class("ExportResponse")()
     if refused:
         message.partial_success.rejected_spans = len(refused)
         message.partial_success.error_message = told
-    return web.Response(body=message.SerializeToString(), content_type=_PROTOBUF)
+    return web.Response(body=message.SerializeToString(), content_type=PROTOBUF)
 
 
 def _endpoint(path: str, handler: Any) -> Endpoint:
@@ -94,8 +93,10 @@ def _endpoint(path: str, handler: Any) -> Endpoint:
         body=ExportRequest,
         streams_body=True,
         headers=(TEAM_HEADER,),
-        other_media=(_PROTOBUF,),
+        ingests=True,
+        other_media=(PROTOBUF,),
         words=in_traces_words,
+        refusal=refusal_response,
     )
 
 

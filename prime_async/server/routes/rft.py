@@ -31,7 +31,7 @@ from prime_async.server.identifiers import new_id
 from prime_async.server.routes.run_leases import LEASE, begin_with
 from prime_async.server.runs.cursors import read_cursor, write_cursor
 from prime_async.server.runs.leases import end_lease
-from prime_async.server.store import runs
+from prime_async.server.store import runs, sample_objects
 from prime_async.server.store.run_records import purge_records
 from prime_async.server.store.runs import Filter, Subject
 
@@ -178,6 +178,7 @@ async def delete(call: Call) -> Reply:
             raise training_run_not_found(run_id)
         end_lease(connection, "train", run_id)
         runs.remove(connection, found.number)
+        sample_objects.take_back(connection, found.number)
         return found
 
     run = await call.platform.database.write(write)

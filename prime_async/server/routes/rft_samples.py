@@ -200,6 +200,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Get an address that takes one file of samples",
         {200: PresignedUploadAnswer, 404: ErrorAnswer},
         body=PresignSamples,
+        ingests=True,
     ),
     Endpoint(
         "POST",
@@ -216,6 +217,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Store samples of a training run",
         {200: StoredCount, **_ERRORS},
         body=LogSamples,
+        ingests=True,
         streams_body=True,
     ),
     Endpoint(

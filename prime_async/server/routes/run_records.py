@@ -194,6 +194,7 @@ EVAL_ENDPOINTS: tuple[Endpoint, ...] = (
         "Store metric rows of an evaluation",
         _WRITE,
         body=LogMetrics,
+        ingests=True,
     ),
     Endpoint(
         "GET",
@@ -210,6 +211,7 @@ EVAL_ENDPOINTS: tuple[Endpoint, ...] = (
         "Store distributions of an evaluation",
         _WRITE,
         body=LogDistributions,
+        ingests=True,
     ),
     Endpoint(
         "GET",
@@ -229,6 +231,7 @@ TRAIN_ENDPOINTS: tuple[Endpoint, ...] = (
         "Store metric rows of a training run",
         _WRITE,
         body=LogTrainingMetrics,
+        ingests=True,
     ),
     Endpoint(
         "GET",
@@ -245,6 +248,7 @@ TRAIN_ENDPOINTS: tuple[Endpoint, ...] = (
         "Store distributions of a training run",
         _WRITE,
         body=LogTrainingDistributions,
+        ingests=True,
     ),
     Endpoint(
         "GET",

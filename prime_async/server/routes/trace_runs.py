@@ -7,6 +7,7 @@ from typing import Any
 from prime_async.server.answers import answer
 from prime_async.server.endpoints import Call, Endpoint, Reply
 from prime_async.server.failures import ErrorAnswer
+from prime_async.server.otlp.intake import settle
 from prime_async.server.store import trace_runs
 from prime_async.server.traces.cursors import read_cursor
 from prime_async.server.traces.filters import RunListQuery, SearchQuery
@@ -76,6 +77,7 @@ def _get(path: str, handler: Any, summary: str, answers: Any, query: Any = None)
         answers,
         query=query,
         headers=(TEAM_HEADER,),
+        before=settle,
         words=in_traces_words,
     )
 

@@ -13,6 +13,7 @@ from sqlalchemy import RowMapping
 from prime_async.server.answers import answer
 from prime_async.server.endpoints import Call, Endpoint, Header, Reply
 from prime_async.server.failures import ErrorAnswer, RequestError
+from prime_async.server.otlp.intake import settle
 from prime_async.server.store import trace_queries
 from prime_async.server.store.trace_deletes import Deleted, delete_run, delete_trace
 from prime_async.server.store.trace_queries import Conditions
@@ -262,6 +263,7 @@ def _get(path: str, handler: Any, summary: str, kind: Any, query: type[Struct]) 
         {200: kind, 404: ErrorAnswer},
         query=query,
         headers=_HEADERS,
+        before=settle,
         words=in_traces_words,
     )
 
@@ -276,6 +278,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         body=UploadForm,
         streams_body=True,
         media="multipart/form-data",
+        ingests=True,
         headers=_UPLOAD_HEADERS,
         words=in_traces_words,
     ),
@@ -288,6 +291,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         {202: DeletedTraces, 404: ErrorAnswer},
         query=DeleteRunQuery,
         headers=_HEADERS,
+        before=settle,
         words=in_traces_words,
     ),
     Endpoint(
@@ -298,6 +302,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         {200: None, 501: ErrorAnswer},
         query=ExportQuery,
         headers=_HEADERS,
+        before=settle,
         words=in_traces_words,
     ),
     _get("/traces/aggregate", aggregate, "Add traces up", TraceAggregate, AggregateQuery),

@@ -53,6 +53,7 @@ class SampleObjects:
 
     async def open(self) -> None:
         """Remove what an earlier server left half done, and what nobody can ask for any more."""
+        await self._database.write(store.take_back_leftovers)
         await self.forget_stale()
         removed = await self._database.scan(
             lambda reader: self.blobs.open(lambda names: _known(reader, names))
@@ -165,7 +166,7 @@ class SampleObjects:
             draft.unlink(missing_ok=True)
 
     async def forget_stale(self) -> None:
-        """Drop the files that were never confirmed in time, and those of deleted runs."""
+        """Drop the files that were never confirmed in time, and those that were taken back."""
         now = self._swept_at = self._clock.now()
 
         def write(connection: Connection) -> int:

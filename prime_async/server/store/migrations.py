@@ -222,6 +222,44 @@ MIGRATIONS: tuple[Migration, ...] = (
                 PRIMARY KEY (owner, trace_id, span_id))""",
         ),
     ),
+    Migration(
+        6,
+        "traces made of spans: what there is of them, and what is still to be made",
+        (
+            """CREATE TABLE otlp_traces (
+                number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, owner VARCHAR NOT NULL,
+                trace_id VARCHAR NOT NULL, user_id VARCHAR NOT NULL, spans INTEGER NOT NULL,
+                bytes INTEGER NOT NULL, made INTEGER NOT NULL, pending INTEGER NOT NULL,
+                UNIQUE (owner, trace_id))""",
+            "CREATE INDEX otlp_traces_to_make ON otlp_traces (owner) WHERE pending > 0",
+            """INSERT INTO otlp_traces (owner, trace_id, user_id, spans, bytes, made, pending)
+                SELECT owner, trace_id, owner, count(*), sum(length(data)), count(*), 0
+                FROM otlp_spans GROUP BY owner, trace_id""",
+        ),
+    ),
+    Migration(
+        7,
+        "indices for the filters of lists",
+        (
+            "DROP INDEX traces_by_episode",
+            "CREATE INDEX traces_by_episode ON traces (owner, episode_id, created_at)",
+            """CREATE INDEX traces_by_environment ON traces (owner, environment_id, created_at)
+                WHERE current = 1 AND environment_id IS NOT NULL""",
+            """CREATE INDEX traces_by_model ON traces (owner, model_id, created_at)
+                WHERE current = 1 AND model_id IS NOT NULL""",
+            """CREATE INDEX traces_by_task ON traces (owner, task_id, created_at)
+                WHERE current = 1 AND task_id IS NOT NULL""",
+            """CREATE INDEX traces_by_agent ON traces (owner, agent_name, created_at)
+                WHERE current = 1 AND agent_name IS NOT NULL""",
+            """CREATE INDEX traces_by_outcome ON traces (owner, outcome, created_at)
+                WHERE current = 1 AND outcome IS NOT NULL""",
+            """CREATE INDEX traces_with_error ON traces (owner, created_at)
+                WHERE current = 1 AND has_error = 1""",
+            """CREATE INDEX trace_episodes_by_run ON trace_episodes (owner, run_id, created_at)""",
+            """CREATE INDEX sample_objects_to_confirm ON sample_objects (expires_at)
+                WHERE confirmed = 0""",
+        ),
+    ),
 )
 
 

@@ -21,6 +21,8 @@ __all__ = [
     "of_token",
     "page",
     "stale",
+    "take_back",
+    "take_back_leftovers",
 ]
 
 
@@ -99,8 +101,19 @@ def page(
 
 
 def stale(connection: Connection, now: float, limit: int) -> Sequence[StoredObject]:
-    """Objects that were promised and never confirmed in time, and those of runs that are gone."""
+    """Objects that were promised and never confirmed in time, and those that were taken back."""
     over = table.c.confirmed.is_(False) & (table.c.expires_at <= now)
-    gone = table.c.run.not_in(select(training_runs.c.number))
-    query = select(*_COLUMNS).where(over | gone).limit(limit)
+    query = select(*_COLUMNS).where(over).limit(limit)
     return [StoredObject(*row) for row in connection.execute(query)]
+
+
+def take_back(connection: Connection, run: int) -> None:
+    """Make the objects of a run stale: it is being deleted."""
+    values = {"confirmed": False, "expires_at": 0.0}
+    connection.execute(update(table).where(table.c.run == run).values(values))
+
+
+def take_back_leftovers(connection: Connection) -> None:
+    """The same for objects of runs that are gone."""
+    gone = table.c.run.not_in(select(training_runs.c.number))
+    connection.execute(update(table).where(gone).values({"confirmed": False, "expires_at": 0.0}))

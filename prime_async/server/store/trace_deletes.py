@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 
 from prime_async.server.store.schema import otlp_spans as spans
+from prime_async.server.store.schema import otlp_traces as made
 from prime_async.server.store.schema import trace_episodes as episodes
 from prime_async.server.store.schema import trace_texts as texts
 from prime_async.server.store.schema import trace_uploads as uploads
@@ -83,8 +84,9 @@ def _delete(
     connection.execute(delete(texts).where(texts.c.trace.in_(numbers)))
     connection.execute(delete(traces).where(*here))
     # What some of them were made of; else the next span would bring a deleted trace back.
-    made_of = spans.c.trace_id.in_(select(_doomed.c.trace_id))
-    connection.execute(delete(spans).where(spans.c.owner == owner, made_of))
+    for source in (spans, made):
+        made_of = source.c.trace_id.in_(select(_doomed.c.trace_id))
+        connection.execute(delete(source).where(source.c.owner == owner, made_of))
     return Deleted(count, 0, _left_empty(connection, [*losing, *touched]))
 
 

@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, bindparam, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    bindparam,
+    func,
+    literal_column,
+    select,
+)
 
 from prime_async.server.store.schema import trace_episodes as episodes
 from prime_async.server.store.schema import trace_uploads as uploads
 from prime_async.server.store.schema import traces
-from prime_async.server.store.trace_queries import Conditions, behind, in_context, in_time
+from prime_async.server.store.trace_queries import (
+    Conditions,
+    behind,
+    in_context,
+    in_time,
+    of_digests,
+)
 from prime_async.server.traces.filters import EpisodeFilter
 
 __all__ = ["find", "page", "totals", "where"]
@@ -37,13 +52,17 @@ def where(owner: str, wanted: EpisodeFilter, context: Mapping[str, str]) -> Cond
     Raises:
         RequestError: 400 ``invalid_filter``: a time is none.
     """
-    conditions: Conditions = [episodes.c.owner == owner, episodes.c.current]
+    mine: ColumnElement[str] = episodes.c.owner
+    if wanted.upload_id:
+        # As for traces: the index of uploads in place of the one by time.
+        mine = literal_column("+trace_episodes.owner")
+    conditions: Conditions = [mine == owner, episodes.c.current]
     for name in _EQUAL:
         value = getattr(wanted, name)
         if value is not None:
             conditions.append(episodes.c[name] == value)
     if wanted.upload_id:
-        conditions.append(uploads.c.digest.in_(wanted.upload_id))
+        conditions.append(episodes.c.upload.in_(of_digests(owner, wanted.upload_id)))
     conditions += in_time(episodes, wanted.created_after, wanted.created_before)
     member = _of_its_traces(wanted) + in_context(owner, context)
     if member:
@@ -107,7 +126,7 @@ def totals(connection: Connection, owner: str, episode_id: str) -> dict[str, Any
     ).where(*here)
     names = (
         select(traces.c.agent_name)
-        .where(*here, traces.c.agent_name.is_not(None))
+        .where(*here)
         .group_by(traces.c.agent_name)
         .order_by(func.min(traces.c.number))
     )
@@ -115,5 +134,6 @@ def totals(connection: Connection, owner: str, episode_id: str) -> dict[str, Any
     return {
         **row,
         "any_trace_error": bool(row["any_trace_error"]),
-        "agent_names": list(connection.execute(names).scalars()),
+        # Nulls are left out here: asked to, SQLite would take the index of names, of all episodes.
+        "agent_names": [one for one in connection.execute(names).scalars() if one is not None],
     }

@@ -137,8 +137,9 @@ def _with_names(connection: Connection, owner: str, row: RowMapping) -> dict[str
 
 
 def _names(connection: Connection, column: ColumnElement[Any], here: Conditions) -> list[str]:
-    query = select(column).where(*here, column.is_not(None)).distinct().order_by(column)
-    return list(connection.execute(query).scalars())
+    # Nulls are left out here: asked to, SQLite would take the index of the column, of all runs.
+    query = select(column).where(*here).distinct().order_by(column)
+    return [name for name in connection.execute(query).scalars() if name is not None]
 
 
 def steps(connection: Connection, owner: str, run_id: str) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -13,8 +13,10 @@ from sqlalchemy import Connection
 from prime_async.server.endpoints import Call
 from prime_async.server.store.trace_deletes import drop_earlier
 from prime_async.server.store.traces import Upload, store
-from prime_async.server.traces.lines import LineReader, Window
+from prime_async.server.traces.lines import LineReader
 from prime_async.server.traces.parts import SCHEMA_VERSION
+from prime_async.server.traces.records import Window
+from prime_async.server.traces.sealing import seal
 from prime_async.server.traces.staging import Staging
 from prime_async.traces.codes import LineFormat
 
@@ -26,18 +28,22 @@ class Addition:
     """Traces of an owner as JSON lines.
 
     Attributes:
+        user_id: the account they come from.
         context: marks where they come from.
         replaces: contexts whose earlier copies of the traces are dropped.
+        settle: runs first in the transaction that stores them; nothing is stored when it says so.
     """
 
     owner: str
+    user_id: str
     lines: bytes
     context: Mapping[str, str]
     replaces: Sequence[Mapping[str, str]]
+    settle: Callable[[Connection], bool]
 
 
-async def add_traces(call: Call, addition: Addition) -> None:
-    """Store traces in place of earlier copies.
+async def add_traces(call: Call, addition: Addition) -> bool:
+    """Store traces in place of earlier copies; False when ``settle`` did not want it.
 
     Raises:
         RequestError: 400, a line cannot be stored; nothing is then.
@@ -45,22 +51,25 @@ async def add_traces(call: Call, addition: Addition) -> None:
     platform = call.platform
     upload = _upload(call, addition)
     async with platform.traces.bringing(upload.digest):
-        reader = LineReader(LineFormat.TRACE, platform.config.limits, Window(upload.now))
+        window = Window.unlimited(upload.now)
+        reader = LineReader(LineFormat.TRACE, platform.config.limits, window)
         limit = platform.config.limits.trace_upload_bytes
         staging = Staging(platform.traces.blobs.new_draft(), reader, limit)
         try:
-            await platform.in_thread(_fill, staging, addition.lines, upload.digest)
+            await platform.in_thread(_fill, staging, addition.lines)
+            await seal(platform, staging, reader, upload.digest)
             with anyio.CancelScope(shield=True):
                 await platform.in_thread(platform.traces.blobs.keep, staging.path, upload.digest)
                 freed = await platform.database.write(
-                    lambda connection: _store(connection, upload, staging, addition.replaces),
+                    lambda connection: _store(connection, upload, staging, addition),
                     rows=staging.row_count,
                 )
                 platform.traces.texts_wait()
         finally:
             with anyio.CancelScope(shield=True):
                 await platform.in_thread(staging.close)
-    await platform.traces.sweep(freed)
+    await platform.traces.sweep([upload.digest] if freed is None else freed)
+    return freed is not None
 
 
 def _upload(call: Call, addition: Addition) -> Upload:
@@ -70,29 +79,30 @@ def _upload(call: Call, addition: Addition) -> Upload:
         line_format=LineFormat.TRACE,
         schema_version=SCHEMA_VERSION,
         context=_context(addition.context),
-        user_id=call.caller.account.id,
+        user_id=addition.user_id,
         size=len(addition.lines),
         now=call.platform.clock.now(),
     )
 
 
-def _fill(staging: Staging, lines: bytes, digest: str) -> None:
+def _fill(staging: Staging, lines: bytes) -> None:
     staging.open()
     staging.take(lines)
-    staging.finish(digest)
 
 
 def _store(
     connection: Connection,
     upload: Upload,
     staging: Staging,
-    replaces: Sequence[Mapping[str, str]],
-) -> list[str]:
-    """Store the rows; return the files that no upload needs any more."""
+    addition: Addition,
+) -> list[str] | None:
+    """Store the rows; return the files that no upload needs any more, None when it did not."""
+    if not addition.settle(connection):
+        return None
     if not store(connection, upload, staging.batches()):
         return []
     ids = [row.trace_id for batch in staging.batches() for row in batch.traces]
-    return drop_earlier(connection, upload.owner, ids, [_context(one) for one in replaces])
+    return drop_earlier(connection, upload.owner, ids, [_context(one) for one in addition.replaces])
 
 
 def _context(context: Mapping[str, str]) -> str:

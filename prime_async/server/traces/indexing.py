@@ -37,6 +37,9 @@ TRACES_AT_ONCE = 64
 PART_BYTES = 128 * 1024
 """Bytes of traces that are read and, if they are short, written together."""
 
+REFRESH_PIECES = 10_000
+"""Pieces added after which it is looked whether most of the index is about what is gone."""
+
 RETRY_SECONDS = 30.0
 """Pause after the store refused a write."""
 
@@ -54,6 +57,7 @@ class Indexer:
         self._idle = anyio.Event()
         self._idle.set()
         self._uploads = 0
+        self._added = REFRESH_PIECES
 
     def wake(self) -> None:
         """There are new traces."""
@@ -86,7 +90,10 @@ class Indexer:
             self._new = anyio.Event()
 
     async def _catch_up(self) -> None:
-        await self._database.write(refresh)
+        if self._added >= REFRESH_PIECES:
+            # It counts all pieces: not for every upload.
+            self._added = 0
+            await self._database.write(refresh)
         while waiting := await self._database.scan(
             lambda reader: unindexed(reader, TRACES_AT_ONCE)
         ):
@@ -95,6 +102,7 @@ class Indexer:
 
     async def _index_part(self, part: list[Unindexed]) -> None:
         found = await anyio.to_thread.run_sync(lambda: [self._pieces(trace) for trace in part])
+        self._added += sum(map(len, found))
         short: list[_Indexed] = []
         for trace, pieces in zip(part, found, strict=True):
             if len(pieces) > 1:

@@ -21,11 +21,13 @@ from prime_async.server.endpoints import Call
 from prime_async.server.failures import RequestError
 from prime_async.server.logs import log_event
 from prime_async.server.store.traces import Upload, store, stored_format
-from prime_async.server.traces.lines import LineReader, Window
+from prime_async.server.traces.lines import LineReader
 from prime_async.server.traces.multipart import MultipartError, boundary_of
 from prime_async.server.traces.owners import owner_of
 from prime_async.server.traces.parts import Metadata, Parts
+from prime_async.server.traces.records import Window
 from prime_async.server.traces.refusals import BUSY_SECONDS, refused, stored_otherwise
+from prime_async.server.traces.sealing import seal
 from prime_async.server.traces.staging import Staging
 from prime_async.traces.codes import ErrorCode, LineFormat
 from prime_async.traces.models import UploadReceipt
@@ -56,7 +58,7 @@ async def receive(call: Call) -> Answer:
             reader = LineReader(line_format, call.platform.config.limits, window)
         async with _staging(call, reader) as staging:
             metadata = await _read(call, Parts(boundary, staging))
-            await call.platform.in_thread(staging.finish, digest)
+            await seal(call.platform, staging, reader, digest)
             upload = _upload(call, owner, digest, line_format, metadata, staging.size)
             if reader is None:
                 reply = _replayed(call, upload)
@@ -88,10 +90,10 @@ def _upload(
 
 def _no_storage(error: OSError) -> RequestError:
     log_event(logging.ERROR, "trace_storage_failed", error=error)
-    return RequestError(
-        503,
-        ErrorCode.STORAGE_UNAVAILABLE.value,
+    return refused(
+        ErrorCode.STORAGE_UNAVAILABLE,
         "the platform cannot write to its disk; nothing of the upload was stored",
+        status=503,
         headers={"Retry-After": BUSY_SECONDS},
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,6 +41,15 @@ _PROVIDERS = {
 }
 _LARGEST_COUNT = 10**12
 """Tokens and milliseconds of one trace end here, so that those of millions can be added up."""
+
+
+COLUMN_CHARACTERS = 1024
+"""What is kept of a text in a column; the document has all of it."""
+
+METRICS = 1000
+"""Metrics of one trace that lists show, with names of at most ``NAME_CHARACTERS``."""
+
+NAME_CHARACTERS = 256
 
 
 class TraceRow(msgspec.Struct, array_like=True, gc=False, kw_only=True):
@@ -88,17 +98,17 @@ def project_trace(document: TraceDocument) -> TraceRow:
     client = as_object(config.get("client"))
     run = as_object(document.run)
     start = float(document.timing["start"])
-    outcome = as_text(document.stop_condition)
+    outcome = _column(document.stop_condition)
     return TraceRow(
         trace_id=document.id,
         created_at=start,
         episode_id=as_text(as_object(document.episode).get("id")),
         run_id=as_text(run.get("id")),
         run_step=as_integer(as_object(run.get("work")).get("step")),
-        model_provider=as_text(client.get("provider")) or _provider(client.get("base_url")),
-        model_id=as_text(config.get("model")),
-        task_id=as_text(as_object(as_object(document.task).get("data")).get("name")),
-        agent_name=as_text(as_object(document.agent).get("name")),
+        model_provider=_column(client.get("provider")) or _provider(client.get("base_url")),
+        model_id=_column(config.get("model")),
+        task_id=_column(as_object(as_object(document.task).get("data")).get("name")),
+        agent_name=_column(as_object(document.agent).get("name")),
         reward=_reward(document.rewards),
         outcome=outcome,
         has_error=_failed(document.ok, document.errors),
@@ -117,11 +127,16 @@ def project_episode(document: EpisodeDocument) -> EpisodeRow:
         episode_id=document.id,
         run_id=as_text(as_object(document.run).get("id")),
         environment_id=as_text(as_object(document.env).get("id")),
-        outcome=as_text(document.outcome),
+        outcome=_column(document.outcome),
         has_error=_failed(document.ok, document.errors),
-        error_type=as_text(last.get("type")),
-        error_message=as_text(last.get("message")),
+        error_type=_column(last.get("type")),
+        error_message=_column(last.get("message")),
     )
+
+
+def _column(value: Any) -> str | None:
+    text = as_text(value)
+    return text and text[:COLUMN_CHARACTERS]
 
 
 def _count(value: Any) -> int:
@@ -141,7 +156,7 @@ def _provider(base_url: Any) -> str | None:
     if not host:
         return None
     domain = ".".join(host.split(".")[-2:])
-    return _PROVIDERS.get(domain, host)
+    return _PROVIDERS.get(domain, host[:COLUMN_CHARACTERS])
 
 
 def _reward(rewards: Any) -> float | None:
@@ -175,14 +190,20 @@ def _duration_ms(timing: Mapping[str, Any], start: float) -> int:
 def _extras(document: TraceDocument, nodes: Sequence[NodeDocument]) -> bytes:
     """What lists show and nothing asks for, as JSON."""
     task = as_object(document.task)
-    metrics = {name: as_number(value) for name, value in as_object(document.metrics).items()}
     extras = {
-        "metrics": {name: value for name, value in metrics.items() if value is not None},
+        "metrics": dict(islice(_metrics(document.metrics), METRICS)),
         "activity": _activity(nodes),
-        "task_key": as_text(task.get("key")),
-        "task_hash": as_text(task.get("hash")),
+        "task_key": _column(task.get("key")),
+        "task_hash": _column(task.get("hash")),
     }
     return msgspec.json.encode(extras)
+
+
+def _metrics(metrics: Any) -> Iterator[tuple[str, float]]:
+    for name, value in as_object(metrics).items():
+        number = as_number(value)
+        if number is not None and len(name) <= NAME_CHARACTERS:
+            yield name, number
 
 
 def _activity(nodes: Sequence[NodeDocument]) -> dict[str, int]:

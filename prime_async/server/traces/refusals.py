@@ -6,7 +6,7 @@ into those of the traces wire.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from prime_async.server.failures import RequestError
@@ -27,9 +27,11 @@ class BadLine:
     message: str
 
 
-def refused(code: ErrorCode, message: str, *, status: int = 400) -> RequestError:
+def refused(
+    code: ErrorCode, message: str, *, status: int = 400, headers: Mapping[str, str] | None = None
+) -> RequestError:
     """A refusal in the words of the traces wire."""
-    return RequestError(status, code.value, message)
+    return RequestError(status, code.value, message, headers=headers)
 
 
 def refused_lines(bad: Sequence[BadLine], *, more: bool) -> RequestError:

@@ -25,10 +25,12 @@ class Traces:
 
     Attributes:
         blobs: the lines of uploads.
+        readers: places for processes that read long lines.
     """
 
     def __init__(self, config: ServerConfig, database: Database) -> None:
         self.blobs = Blobs(config.traces_dir)
+        self.readers = anyio.CapacityLimiter(config.limits.trace_readers)
         self._slots = anyio.Semaphore(config.limits.trace_uploads)
         self._database = database
         self._indexer = Indexer(database, self.blobs)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, BinaryIO
 
 import msgspec
 
-from prime_async.server.traces.lines import LineReader, Row
+from prime_async.server.traces.lines import LineReader, LongLine
 from prime_async.server.traces.projection import EpisodeRow, TraceRow
+from prime_async.server.traces.records import Row, UnfitError
 from prime_async.server.traces.refusals import refused, refused_lines
 from prime_async.traces.codes import ErrorCode
 
@@ -24,6 +25,9 @@ __all__ = ["RowBatch", "Staging"]
 
 ROWS_AT_ONCE = 256
 """Rows that are stored with one statement."""
+
+BYTES_AT_ONCE = 1024 * 1024
+"""Bytes in those rows after which fewer are."""
 
 _IN_MEMORY = 4 * 1024 * 1024
 """Bytes of rows that are held in memory; more go to a file."""
@@ -64,6 +68,7 @@ class Staging:
         self._limit = limit
         self._hash = hashlib.sha256()
         self._batch = RowBatch([], [])
+        self._batch_bytes = 0
         self._file: BinaryIO | None = None
         self._rows: IO[bytes] | None = None
 
@@ -100,12 +105,14 @@ class Staging:
             self._file.write(piece)
             self._keep(self._reader.feed(piece))
 
-    def finish(self, digest: str) -> None:
-        """No more bytes come: check them, and bring them to the disk.
+    def finish(self, digest: str) -> Sequence[LongLine]:
+        """No more bytes come: check them, and say which lines are still to be read.
+
+        They can be read at :attr:`path` then, and :meth:`admit` takes what they are.
 
         Raises:
-            RequestError: 400, the digest is another one, or lines cannot be stored.
-            OSError: the disk refuses them.
+            RequestError: 400, the digest is another one.
+            OSError: the disk refuses the bytes.
         """
         if self._hash.hexdigest() != digest:
             raise refused(
@@ -113,15 +120,41 @@ class Staging:
                 "the Idempotency-Key is not the SHA-256 of the uncompressed lines that arrived",
             )
         if self._reader is None:
-            return
+            return ()
         self._keep(self._reader.close())
+        assert self._file is not None, "it is open"
+        self._file.flush()
+        return self._reader.long
+
+    def admit(self, lines: Iterable[tuple[LongLine, Callable[[], Sequence[Row]]]]) -> None:
+        """Take what some long lines are: their rows, which the getter beside each gives, or raises
+        ``UnfitError``.
+        """
+        assert self._reader is not None, "it gave these lines"
+        for line, read in lines:
+            try:
+                rows = read()
+            except UnfitError as unfit:
+                self._reader.refuse(line.number, unfit)
+                continue
+            self._keep(self._reader.admit(line.number, rows))
+
+    def seal(self) -> None:
+        """All lines are read: bring everything to the disk.
+
+        Raises:
+            RequestError: 400, lines cannot be stored.
+            OSError: the disk refuses them.
+        """
+        if self._reader is None:
+            return
         if self._reader.bad:
-            raise refused_lines(self._reader.bad, more=self._reader.more_bad)
+            bad = sorted(self._reader.bad, key=lambda one: one.line)
+            raise refused_lines(bad, more=self._reader.more_bad)
         if not self.row_count:
             raise refused(ErrorCode.INVALID_TRACE, "the upload has no lines")
         self._put_batch()
         assert self._file is not None, "it is open"
-        self._file.flush()
         os.fdatasync(self._file.fileno())
 
     def batches(self) -> Iterator[RowBatch]:
@@ -139,11 +172,12 @@ class Staging:
                 self._batch.traces.append(row)
             else:
                 self._batch.episodes.append(row)
-            if len(self._batch) >= ROWS_AT_ONCE:
+            self._batch_bytes += len(row.extras) if isinstance(row, TraceRow) else 0
+            if len(self._batch) >= ROWS_AT_ONCE or self._batch_bytes >= BYTES_AT_ONCE:
                 self._put_batch()
 
     def _put_batch(self) -> None:
         assert self._rows is not None, "it is open"
         encoded = msgspec.msgpack.encode(self._batch)
         self._rows.write(len(encoded).to_bytes(_SIZE_BYTES) + encoded)
-        self._batch = RowBatch([], [])
+        self._batch, self._batch_bytes = RowBatch([], []), 0

@@ -25,6 +25,8 @@ class Graph:
         self.nodes: list[Node] = []
         self._known: dict[tuple[int | None, bytes], int] = {}
         self._callers: dict[str, int] = {}
+        self._answers: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
 
     def walk(self, messages: Iterable[Message], time: float) -> int | None:
         """Go along a path, adding what is new of it; return its last node."""
@@ -42,6 +44,8 @@ class Graph:
             node = {"parent": parent, "message": message, "sampled": sampled, "timestamp": time}
             self.nodes.append(node)
             self._known[known] = place
+            if parent is not None and message["role"] == "tool":
+                self._answers.setdefault(parent, place)
             for call in message.get("tool_calls") or ():
                 if isinstance(call.get("id"), str):
                     self._callers[call["id"]] = place
@@ -58,11 +62,11 @@ class Graph:
 
     def _behind(self, caller: int) -> int:
         """The last answer to a message's calls, which the next one follows."""
-        place = caller
-        for index in range(caller + 1, len(self.nodes)):
-            node = self.nodes[index]
-            if node["parent"] == place and node["message"]["role"] == "tool":
-                place = index
+        # The chain of answers only ever grows at its end.
+        place = self._ends.get(caller, caller)
+        while place in self._answers:
+            place = self._answers[place]
+        self._ends[caller] = place
         return place
 
 
