@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import logging
 import os
 import threading
@@ -124,8 +125,9 @@ class Bridge:
     def post(self, callback: Callable[..., object], *args: Any) -> None:
         """Run a callback on the loop, if there is one, without waiting: for destructors."""
         loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(callback, *args)
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # closed, perhaps this very moment
+                loop.call_soon_threadsafe(callback, *args)
 
     def close(self) -> None:
         """End the loop for good. What is in flight is cancelled and has ``EXIT_SECONDS`` to end."""

@@ -9,6 +9,8 @@ pauses does not hold back what it gave.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import threading
 import time
 from collections.abc import AsyncIterable, Iterable
@@ -22,7 +24,7 @@ from anyio.abc import TaskGroup
 from prime_async.evals.encoding import SLICE_BYTES, TURN_SECONDS, Chunk, SampleEncoder, join
 from prime_async.spool import Ranges
 
-__all__ = ["AsyncFeed", "IterableFeed"]
+__all__ = ["AsyncFeed", "IterableFeed", "SourceFailure", "is_of_the_user"]
 
 _READ_AHEAD = 4 * SLICE_BYTES
 """Encoded bytes a feed holds at most, one sample beyond."""
@@ -33,6 +35,27 @@ _LINGER = 0.1
 
 _CLOSING = 5.0
 """Seconds an asynchronous iterable has for its own clean-up; a push ends even if that hangs."""
+
+
+class SourceFailure(Exception):  # noqa: N818 - an envelope, which never leaves the push
+    """What the user's iterable raised, whatever it is: ``SystemExit`` in a task group would come
+    out as a group, and a ``CancelledError`` pass for the push's own.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def is_of_the_user(error: BaseException) -> bool:
+    """Say whether the user's code raised an error by itself, a ``CancelledError`` included.
+
+    To be called in the task where it arrived.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or not task.cancelling()
+    return isinstance(error, Exception)
 
 
 class _Feed:
@@ -56,7 +79,7 @@ class _Feed:
         """Return what was read meanwhile, nothing after a quiet, None at the end.
 
         Raises:
-            Exception: whatever the user's iterable raised, after everything before it was handed
+            SourceFailure: the user's iterable raised something; everything before it was handed
                 over.
         """
         await self._wait_for_news()
@@ -66,7 +89,7 @@ class _Feed:
             self._quiet = self._quiet and not taken
             return taken
         if self._error is not None:
-            raise self._error
+            raise SourceFailure(self._error)
         return None
 
     async def _wait_for_news(self) -> None:
@@ -96,8 +119,9 @@ class IterableFeed(_Feed):
         self._stopped = False
         # A daemon, not a pool worker: next() of a stuck source cannot be interrupted and must not
         # hold up the exit.
+        context = contextvars.copy_context()  # the source sees the variables of its caller
         self._thread = threading.Thread(
-            target=self._run, name="prime-async push source", daemon=True
+            target=context.run, args=(self._run,), name="prime-async push source", daemon=True
         )
 
     def start(self, group: TaskGroup) -> None:
@@ -142,7 +166,7 @@ class IterableFeed(_Feed):
             return not self._stopped
 
     def _wake(self) -> None:
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody waits
             self._loop.call_soon_threadsafe(self._news.set)
 
     def _take(self) -> list[tuple[int, bytes]]:
@@ -173,7 +197,9 @@ class AsyncFeed(_Feed):
         try:
             with self._scope:
                 await self._read()
-        except Exception as error:  # handed to the push, which raises it after what came before
+        except BaseException as error:  # handed to the push, which raises it after what came before
+            if isinstance(error, asyncio.CancelledError) and not is_of_the_user(error):
+                raise
             self._error = error
         finally:
             self._ended = True

@@ -316,6 +316,18 @@ def test_the_core_gets_what_a_callback_raises(bridge: Bridge) -> None:
     assert bridge.call(call, mail) == "ZeroDivisionError(1)"
 
 
+def test_a_callback_that_raises_stop_iteration_ends_the_call(bridge: Bridge) -> None:
+    """A future refuses it, so that the call would wait for ever; as in a coroutine it is told."""
+    mail = Mailbox()
+
+    async def work(report: Callable[[], Awaitable[None]]) -> None:
+        await report()
+
+    with pytest.raises(RuntimeError, match="StopIteration") as caught:
+        bridge.call(work(mail.run_callback(lambda: next(iter(())))), mail)
+    assert isinstance(caught.value.__cause__, StopIteration)
+
+
 def test_an_asynchronous_callback_is_awaited_on_the_loop(bridge: Bridge) -> None:
     """It is what a user who shares code between both faces may pass."""
     mail = Mailbox()
