@@ -92,7 +92,7 @@ class CloseableIterator(Iterator[T]):
         self._ready.extend(items)
         if not items:
             self._closed = True
-            raise self._pump.error or StopIteration
+            raise self._pump.taken_error() or StopIteration
 
 
 class _Pump(Generic[T]):
@@ -135,8 +135,14 @@ class _Pump(Generic[T]):
             await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
             if not self._ended:
                 _LOG.warning("%s still cleans up after %g s", self.name, CLOSE_SECONDS)
-            if self.error is not None and not isinstance(self.error, asyncio.CancelledError):
-                raise self.error
+            error = self.taken_error()
+            if error is not None and not isinstance(error, asyncio.CancelledError):
+                raise error
+
+    def taken_error(self) -> BaseException | None:
+        """Hand the error over, once; see :meth:`Call.taken_error`."""
+        error, self.error = self.error, None
+        return error
 
     def cancel(self) -> None:
         """Cancel the task and wait for nothing."""

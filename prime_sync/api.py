@@ -26,8 +26,8 @@ class APIClient:
     """A configured connection to the platform.
 
     Made without arguments it uses what the environment and the configuration files say. Any number
-    of threads may use it; connections open at the first request and close with     :meth:`close`,
-    with ``with``, or at exit.
+    of threads may use it; connections open at the first request and close with :meth:`close`, with
+    ``with``, or at exit.
 
     Args:
         api_key: key to use in place of the configured one.

@@ -52,6 +52,21 @@ def test_nothing_starts_before_the_first_call() -> None:
     made.close()
 
 
+def test_a_thread_that_does_not_start_is_named(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full process, or a subinterpreter, is not taken for one that exits."""
+
+    def full(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    with pytest.raises(PrimeError, match="does not start: can't start new thread"):
+        bridge.call(echo(1))
+    monkeypatch.undo()
+    assert bridge.call(echo(2)) == 2
+
+
 def test_one_thread_and_one_loop_for_all_calls(bridge: Bridge) -> None:
     """Every calling thread is served by the same loop."""
 
