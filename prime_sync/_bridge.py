@@ -96,7 +96,9 @@ class Bridge:
         prefetch: int = 64,
         mail: Mailbox | None = None,
     ) -> CloseableIterator[T]:
-        """Iterate over an async iterator, which one task reads ``prefetch`` items ahead at most."""
+        """Iterate over an async iterator, which one task reads ahead: ``prefetch`` items, or 1 MiB
+        of text and bytes in them, at most.
+        """
         return CloseableIterator(self, source, prefetch, mail)
 
     @overload
