@@ -21,10 +21,11 @@ import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from prime_async.cancelling import is_cancelled
 from prime_async.evals.encoding import SLICE_BYTES, TURN_SECONDS, Chunk, SampleEncoder, join
 from prime_async.spool import Ranges
 
-__all__ = ["AsyncFeed", "IterableFeed", "SourceFailure", "is_of_the_user"]
+__all__ = ["AsyncFeed", "IterableFeed", "SourceFailure"]
 
 _READ_AHEAD = 4 * SLICE_BYTES
 """Encoded bytes a feed holds at most, one sample beyond."""
@@ -45,17 +46,6 @@ class SourceFailure(Exception):  # noqa: N818 - an envelope, which never leaves 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
         self.error = error
-
-
-def is_of_the_user(error: BaseException) -> bool:
-    """Say whether the user's code raised an error by itself, a ``CancelledError`` included.
-
-    To be called in the task where it arrived.
-    """
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is None or not task.cancelling()
-    return isinstance(error, Exception)
 
 
 class _Feed:
@@ -198,7 +188,7 @@ class AsyncFeed(_Feed):
             with self._scope:
                 await self._read()
         except BaseException as error:  # handed to the push, which raises it after what came before
-            if isinstance(error, asyncio.CancelledError) and not is_of_the_user(error):
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise
             self._error = error
         finally:

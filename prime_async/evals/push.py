@@ -16,6 +16,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from prime_async.cancelling import is_cancelled
 from prime_async.errors import (
     APIError,
     APITimeoutError,
@@ -32,7 +33,7 @@ from prime_async.errors import (
 from prime_async.evals.answers import SampleAnswer, refused_positions
 from prime_async.evals.batches import Batch, Packer
 from prime_async.evals.encoding import Chunk
-from prime_async.evals.feeds import SourceFailure, is_of_the_user
+from prime_async.evals.feeds import SourceFailure
 from prime_async.evals.keeping import Keeper
 from prime_async.evals.ledger import Ledger
 from prime_async.evals.receipts import PushReceipt, RefusedSample, ResumeToken
@@ -334,9 +335,10 @@ class Push:
             result = self._progress(count)
             if inspect.isawaitable(result):
                 await result
-        except BaseException as error:  # a broken callback must not lose samples: raised at the end
-            if not is_of_the_user(error):
+        except (Exception, anyio.get_cancelled_exc_class()) as error:
+            if not isinstance(error, Exception) and is_cancelled():
                 raise
+            # A broken callback must not lose samples: raised at the end.
             self._user_error = self._user_error or error
             self._progress = None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -18,6 +19,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from prime_async.cancelling import is_cancelled
 from prime_async.traces.batches import Batch, Draft
 
 __all__ = ["CLOSING_SECONDS", "AsyncFeed", "Feed", "Taker", "ThreadFeed", "close_source", "feed_of"]
@@ -100,8 +102,9 @@ class ThreadFeed(_Handover):
         self._done = asyncio.Event()
         # A daemon, not a pool worker: next() of a stuck source cannot be interrupted and must not
         # hold up the exit.
+        context = contextvars.copy_context()  # the source sees the variables of its caller
         self._thread = threading.Thread(
-            target=self._run, name="prime-async upload source", daemon=True
+            target=context.run, args=(self._run,), name="prime-async upload source", daemon=True
         )
 
     def start(self, group: TaskGroup) -> None:
@@ -217,11 +220,14 @@ class AsyncFeed(_Handover):
         try:
             with self._scope:
                 await self._read()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            if not self._stopped or task is None:
+            if not is_cancelled():
+                self._error = error  # the source's own
+            elif not self._stopped or task is None:
                 raise
-            task.uncancel()  # it was this feed's own, from stop()
+            else:
+                task.uncancel()  # it was this feed's own, from stop()
         except BaseException as error:  # handed to the upload, which raises it in the caller's task
             self._error = error
         finally:
