@@ -159,6 +159,7 @@ ROWS = [
     Row("empty environments", _create("n", []), InvalidEvaluationError, "environments"),
     Row("environments is text", _create("n", "o/e"), InvalidEvaluationError, "environments"),
     Row("environments is one", _create("n", {"id": "x"}), InvalidEvaluationError, "environments"),
+    Row("environments is a number", _create("n", 5), InvalidEvaluationError, "environments"),
     Row("an empty environment", _create("n", ["a", ""]), InvalidEvaluationError, "environments[1]"),
     Row(
         "an environment of three parts",
