@@ -142,6 +142,7 @@ class APIClient:
             idempotency_key: makes a repeated POST harmless where the platform knows keys.
 
         Raises:
+            UsageError: the method or a header cannot be sent.
             APIError: the child of the answer's status, or of what broke (see
                 ``prime_async.errors``).
         """

@@ -107,11 +107,11 @@ def tls_context() -> ssl.SSLContext:
         return ssl.create_default_context()
     path = os.environ[name]
     try:
-        if os.path.isdir(path):  # noqa: PTH112 - ssl wants the text as given
+        if any(map(os.path.isdir, path.split(os.pathsep))):  # OpenSSL takes several, as PATH does
             return ssl.create_default_context(capath=path)
         return ssl.create_default_context(cafile=path)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
             f"{name} names {path!r}, which cannot be read as certificates: {error}",
-            hint="it must be a PEM file, or a folder of hashed PEM files",
+            hint="it must be a PEM file, or a folder of hashed PEM files (or several folders)",
         ) from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import os
 import ssl
 from pathlib import Path
 
@@ -149,6 +151,21 @@ def test_the_first_variable_counts(
     monkeypatch.setenv(CA_VARIABLES[1], good)
     monkeypatch.setenv(CA_VARIABLES[0], "")
     assert len(tls_context().get_ca_certs()) == 1
+
+
+def test_several_folders(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, authority: Authority
+) -> None:
+    """``SSL_CERT_DIR`` is a list, as ``PATH`` is; a folder that is missing does not matter."""
+    folder = authority.write_folder(tmp_path / "second")
+    monkeypatch.setenv("SSL_CERT_DIR", os.pathsep.join([str(tmp_path / "first"), str(folder)]))
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = tls_context().wrap_bio(back, there, server_hostname="localhost")
+    server = authority.server_context().wrap_bio(there, back, server_side=True)
+    for side in (client, server, client, server):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    assert client.getpeercert()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate"])
