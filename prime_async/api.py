@@ -56,8 +56,15 @@ class AsyncAPIClient:
         user_agent: str | None = None,
         retry: RetryPolicy | None = None,
     ) -> None:
-        if api_key is not None and not isinstance(api_key, str):
-            raise UsageError(f"api_key is a {type(api_key).__name__}, not text", field="api_key")
+        _check_texts(
+            api_key=api_key,
+            base_url=base_url,
+            team_id=team_id,
+            context=context,
+            user_agent=user_agent,
+        )
+        if not callable(getattr(retry, "delay", None)) and retry is not None:
+            raise UsageError(f"retry is a {type(retry).__name__}, no RetryPolicy", field="retry")
         self._load = functools.partial(
             load_settings, api_key=api_key, base_url=base_url, team_id=team_id, context=context
         )
@@ -163,6 +170,7 @@ class AsyncAPIClient:
             idempotency_key: makes a repeated POST harmless where the platform knows keys.
 
         Raises:
+            UsageError: the method or a header cannot be sent.
             APIError: the child of the answer's status, or of what broke (see
                 ``prime_async.errors``).
         """
@@ -253,3 +261,11 @@ class AsyncAPIClient:
             raise UsageError(
                 f"timeout is {timeout!r}; it must be a positive number of seconds", field="timeout"
             )
+
+
+def _check_texts(**arguments: object) -> None:
+    for name, value in arguments.items():
+        if value is not None and not isinstance(value, str):
+            raise UsageError(f"{name} is a {type(value).__name__}, not text", field=name)
+    if not str(arguments["user_agent"]).isprintable():
+        raise UsageError("user_agent is not one line of text", field="user_agent")

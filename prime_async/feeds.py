@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -16,6 +17,8 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+
+from prime_async.cancelling import is_cancelled
 
 __all__ = ["CLOSING_SECONDS", "Reader", "TaskReader", "ThreadReader", "close_source"]
 
@@ -61,7 +64,10 @@ class ThreadReader(Reader):
         self.room = threading.Condition()
         # A daemon, not a pool worker: next() of a stuck source cannot be interrupted and must not
         # hold up the exit.
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        context = contextvars.copy_context()  # the source sees the variables of its caller
+        self._thread = threading.Thread(
+            target=context.run, args=(self._run,), name=name, daemon=True
+        )
 
     def take(self, item: Any) -> bool:
         """Take an item, in the thread; return whether more are wanted."""
@@ -190,11 +196,14 @@ class TaskReader(Reader):
         try:
             with self._scope:
                 await self._read()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            if not self.stopped or task is None:
+            if not is_cancelled():
+                self.error = error  # the source's own
+            elif not self.stopped or task is None:
                 raise
-            task.uncancel()  # it was this reader's own, from stop()
+            else:
+                task.uncancel()  # it was this reader's own, from stop()
         except BaseException as error:  # handed to the user, who raises it in the caller's task
             self.error = error
         finally:

@@ -1,9 +1,8 @@
 """Identifiers made here: a readable prefix and a ULID.
 
-``push_01JDZ3N8Q4T5V6W7X8Y9ZABCDE``: 48 bits of milliseconds and 80 random bits in Crockford base32,
-    so ids sort by the
-time they were made, need no escaping in paths, headers and URLs, and never meet those of another
-machine.
+``push_01JDZ3N8Q4T5V6W7X8Y9ZABCDE``: 48 bits of milliseconds and 80 random bits in Crockford
+base32, so ids sort by the time they were made, need no escaping in paths, headers and URLs, and
+never meet those of another machine.
 """
 
 from __future__ import annotations

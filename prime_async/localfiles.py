@@ -76,7 +76,9 @@ class AtomicFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._fresh = self.path.with_name(f".{self.path.name[:100]}.{secrets.token_hex(8)}.part")
+        # Cut by bytes, of which file systems count 255: names may be long, and not of ASCII.
+        start = os.fsencode(self.path.name)[:100].decode(errors="ignore")
+        self._fresh = self.path.with_name(f".{start}.{secrets.token_hex(8)}.part")
         self._descriptor = -1
 
     async def __aenter__(self) -> Self:

@@ -14,12 +14,20 @@ from prime_async.errors import NotFoundError, UsageError
 from prime_async.models import Record
 from prime_async.transport import DEFAULT_TIMEOUT, Response, check_timeout, time_left
 
-__all__ = ["DAY", "PageClock", "check_range", "given", "read_record", "send_about"]
+__all__ = [
+    "DAY",
+    "PageClock",
+    "check_interval",
+    "check_range",
+    "given",
+    "read_record",
+    "send_about",
+]
 
 R = TypeVar("R", bound=Record)
 
 DAY = 86_400.0
-"""Seconds: the default of calls that go through pages, or through what is kept on disk."""
+"""Seconds: the default of calls that wait, push, go through pages or through what is on disk."""
 
 
 def given(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,6 +57,23 @@ def check_range(field: str, value: int, lowest: int, highest: int | None = None)
     if not whole or value < lowest or (highest is not None and value > highest):
         bounds = f"at least {lowest}" if highest is None else f"{lowest} to {highest}"
         raise UsageError(f"{field} is {value!r}; it must be a whole number, {bounds}", field=field)
+
+
+def check_interval(seconds: float | None) -> float | None:
+    """Check the seconds between two looks; None is left to whoever looks.
+
+    Raises:
+        UsageError: not a positive, finite number.
+    """
+    if seconds is None:
+        return None
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not number or not 0 < seconds < math.inf:
+        raise UsageError(
+            f"poll_interval is {seconds!r}; it must be a positive number of seconds",
+            field="poll_interval",
+        )
+    return float(seconds)
 
 
 async def send_about(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import logging
 import os
 import threading
@@ -64,9 +65,11 @@ class Bridge:
 
         Raises:
             WrongLoopError: called on the loop's own thread, where waiting would never end.
-            PrimeError: the interpreter is exiting and the loop has ended.
+            PrimeError: the interpreter is exiting and the loop has ended, or the loop's thread does
+                not start.
         """
         call = Call(coro, mail)
+        reason: BaseException | None = None
         try:
             loop = self._loop_for(coro, name)
             if mail is not None:
@@ -77,14 +80,14 @@ class Bridge:
             except BaseException:
                 self._interrupt(loop, call)
                 raise
-            if call.error is not None:
-                raise self._reason(call.error)
+            if (reason := call.taken_error()) is not None:
+                raise self._reason(reason)
             return call.result
         except BaseException as error:
             error.__traceback__ = trimmed(error.__traceback__)
             raise
         finally:
-            del call  # it holds the error, whose traceback may hold this frame
+            del call, reason  # the error's traceback may hold this frame
 
     def iterate(
         self,
@@ -93,7 +96,9 @@ class Bridge:
         prefetch: int = 64,
         mail: Mailbox | None = None,
     ) -> CloseableIterator[T]:
-        """Iterate over an async iterator, which one task reads ``prefetch`` items ahead at most."""
+        """Iterate over an async iterator, which one task reads ahead: ``prefetch`` items, or 1 MiB
+        of text and bytes in them, at most.
+        """
         return CloseableIterator(self, source, prefetch, mail)
 
     @overload
@@ -124,8 +129,9 @@ class Bridge:
     def post(self, callback: Callable[..., object], *args: Any) -> None:
         """Run a callback on the loop, if there is one, without waiting: for destructors."""
         loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(callback, *args)
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # closed, perhaps this very moment
+                loop.call_soon_threadsafe(callback, *args)
 
     def close(self) -> None:
         """End the loop for good. What is in flight is cancelled and has ``EXIT_SECONDS`` to end."""
@@ -164,9 +170,9 @@ class Bridge:
                 )
                 try:
                     thread.start()
-                except RuntimeError as error:  # Python 3.12 starts no thread while it exits
+                except RuntimeError as error:
                     loop.close()
-                    raise _exiting() from error
+                    raise _not_started(error) from error
                 self._thread, self._loop = thread, loop
             return self._loop
 
@@ -261,6 +267,15 @@ def _exiting() -> PrimeError:
     return PrimeError(
         "the interpreter is exiting and the sync clients are closed",
         hint="call them before, or from an atexit handler registered after the first call",
+    )
+
+
+def _not_started(error: RuntimeError) -> PrimeError:
+    if "shutdown" in str(error):  # Python 3.12 starts no thread while it exits
+        return _exiting()
+    return PrimeError(
+        f"the thread of the sync clients does not start: {error}",
+        hint="the process may have no room for one; a subinterpreter allows none",
     )
 
 

@@ -130,6 +130,13 @@ class Call(Generic[T]):
             if finished:
                 return
 
+    def taken_error(self) -> BaseException | None:
+        """Hand the error over: from its frames it would lead back here, to be found by the garbage
+        collector only.
+        """
+        error, self.error = self.error, None
+        return error
+
     def wait_for_cleanup(self, seconds: float) -> bool:
         """Wait at most so long for a cancelled call; return whether it has ended."""
         deadline = time.monotonic() + seconds

@@ -71,4 +71,5 @@ def _filled(paragraph: str) -> str:
     """Fill a paragraph of prose again, keeping the indentation of its last line."""
     blanks = re.match(r"\s*", paragraph.rsplit("\n", 1)[-1])
     indent = blanks[0] if blanks else ""
-    return textwrap.fill(paragraph.strip(), WIDTH, initial_indent=indent, subsequent_indent=indent)
+    text = " ".join(paragraph.split())
+    return textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent)

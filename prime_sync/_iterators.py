@@ -26,13 +26,17 @@ __all__ = ["CloseableIterator"]
 CLOSE_SECONDS = 5.0
 """How long the source of an iterator may take to clean up."""
 
+PREFETCH_BYTES = 2**20
+"""Bytes that are read ahead at most, one item beyond: outputs of jobs may be large."""
+
 _LOG = logging.getLogger("prime_sync")
 
 T = TypeVar("T")
 
 
 class CloseableIterator(Iterator[T]):
-    """An iterator whose items are fetched in the background, a bounded number of them ahead.
+    """An iterator whose items are fetched in the background, a bounded number of them, and of
+    their bytes, ahead.
 
     ``close()`` ends it early; so do leaving a ``with`` block over it and dropping the last
     reference to it. It may be used from any thread, by one thread at a time.
@@ -92,7 +96,7 @@ class CloseableIterator(Iterator[T]):
         self._ready.extend(items)
         if not items:
             self._closed = True
-            raise self._pump.error or StopIteration
+            raise self._pump.taken_error() or StopIteration
 
 
 class _Pump(Generic[T]):
@@ -107,6 +111,7 @@ class _Pump(Generic[T]):
         self._source = source
         self._prefetch = prefetch
         self._buffer: list[T] = []
+        self._size = 0
         self._filled = asyncio.Event()
         self._room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -120,7 +125,7 @@ class _Pump(Generic[T]):
         elif self._task.get_loop() is not loop:
             raise WrongLoopError("this iterator belongs to the parent process of a fork")
         await self._filled.wait()
-        items, self._buffer = self._buffer, []
+        items, self._buffer, self._size = self._buffer, [], 0
         if not self._ended:
             self._filled.clear()
         self._room.set()
@@ -135,8 +140,14 @@ class _Pump(Generic[T]):
             await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
             if not self._ended:
                 _LOG.warning("%s still cleans up after %g s", self.name, CLOSE_SECONDS)
-            if self.error is not None and not isinstance(self.error, asyncio.CancelledError):
-                raise self.error
+            error = self.taken_error()
+            if error is not None and not isinstance(error, asyncio.CancelledError):
+                raise error
+
+    def taken_error(self) -> BaseException | None:
+        """Hand the error over, once; see :meth:`Call.taken_error`."""
+        error, self.error = self.error, None
+        return error
 
     def cancel(self) -> None:
         """Cancel the task and wait for nothing."""
@@ -161,8 +172,9 @@ class _Pump(Generic[T]):
     async def _copy(self) -> None:
         async for item in self._source:
             self._buffer.append(item)
+            self._size += _weight(item)
             self._filled.set()
-            if len(self._buffer) >= self._prefetch:
+            if len(self._buffer) >= self._prefetch or self._size >= PREFETCH_BYTES:
                 self._room.clear()
                 await self._room.wait()
 
@@ -170,3 +182,11 @@ class _Pump(Generic[T]):
         aclose = getattr(self._source, "aclose", None)
         if aclose is not None:
             await aclose()
+
+
+def _weight(item: object) -> int:
+    """Return the size of an item's text or bytes, its own or that in the fields of a Struct."""
+    if isinstance(item, str | bytes):
+        return len(item)
+    found = (getattr(item, name) for name in getattr(item, "__struct_fields__", ()))
+    return sum(len(value) for value in found if isinstance(value, str | bytes))

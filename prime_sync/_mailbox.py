@@ -79,6 +79,10 @@ class Mailbox:
 def _run(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[R], job: Callable[[], R]) -> None:
     try:
         result = job()
+    except StopIteration as error:  # no future takes it; in a coroutine it becomes this too
+        stopped = RuntimeError("the callback raised StopIteration")
+        stopped.__cause__ = error
+        loop.call_soon_threadsafe(_settle, answer, answer.set_exception, stopped)
     except Exception as error:  # the core's to handle, as if it had called the callback itself
         loop.call_soon_threadsafe(_settle, answer, answer.set_exception, error)
     else:

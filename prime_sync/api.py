@@ -26,8 +26,8 @@ class APIClient:
     """A configured connection to the platform.
 
     Made without arguments it uses what the environment and the configuration files say. Any number
-    of threads may use it; connections open at the first request and close with     :meth:`close`,
-    with ``with``, or at exit.
+    of threads may use it; connections open at the first request and close with :meth:`close`, with
+    ``with``, or at exit.
 
     Args:
         api_key: key to use in place of the configured one.
@@ -142,6 +142,7 @@ class APIClient:
             idempotency_key: makes a repeated POST harmless where the platform knows keys.
 
         Raises:
+            UsageError: the method or a header cannot be sent.
             APIError: the child of the answer's status, or of what broke (see
                 ``prime_async.errors``).
         """

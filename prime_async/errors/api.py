@@ -89,7 +89,7 @@ class APITimeoutError(TransportError, TimeoutError):
     """A limit ended the call.
 
     Attributes:
-        budget: which limit: ``"connect"``, ``"total"``, ``"idle"`` or ``"close"``.
+        budget: which limit: ``"connect"``, ``"total"`` or ``"idle"``.
         seconds: its value.
     """
 

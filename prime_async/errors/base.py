@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +32,22 @@ class PrimeError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are rebuilt by calling their class with their args, and most classes here want
+        # more than that: an error that cannot be read breaks the pool whose worker raised it.
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(
+    kind: type[PrimeError], args: tuple[Any, ...], attributes: dict[str, Any]
+) -> PrimeError:
+    # What is found first where a class is a RuntimeError too does not make an OSError.
+    new = OSError.__new__ if issubclass(kind, OSError) else kind.__new__
+    error: PrimeError = new(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class ConfigError(PrimeError):

@@ -28,12 +28,10 @@ from prime_async.evals.run_options import EvaluationKnown, RunOptions
 from prime_async.evals.runs import PushedRun, push_run
 from prime_async.evals.sources import Samples
 from prime_async.evals.sync import SyncResult, sync_pushes
-from prime_async.requests import given, read_record
+from prime_async.requests import DAY, given, read_record
 from prime_async.transport import DEFAULT_TIMEOUT, check_timeout, deadline, time_left
 
 __all__ = ["AsyncEvalsClient"]
-
-_DAY = 86_400.0
 
 
 class AsyncEvalsClient(AsyncHostedEvals):
@@ -285,7 +283,7 @@ class AsyncEvalsClient(AsyncHostedEvals):
         Raises:
             APITimeoutError: it took too long.
         """
-        with deadline(check_timeout(timeout, _DAY), "delivering what is kept on disk"):
+        with deadline(check_timeout(timeout, DAY), "delivering what is kept on disk"):
             return await sync_pushes(self._api, progress=progress_callback)
 
     async def finalize_evaluation(

@@ -56,10 +56,14 @@ def check_environments(environments: Sequence[EnvironmentSpec]) -> None:
     Raises:
         InvalidEvaluationError: names the entry at fault.
     """
-    if isinstance(environments, str | Mapping):
+    given: object = environments  # callers without a type checker may pass anything
+    if isinstance(given, str | Mapping):
         raise InvalidEvaluationError(
             "environments is a single one", field="environments", hint="put it into a list"
         )
+    if not isinstance(given, Sequence):
+        what = f"environments is a {type(given).__name__}, not a list"
+        raise InvalidEvaluationError(what, field="environments")
     for place, spec in enumerate(environments):
         field = f"environments[{place}]"
         if isinstance(spec, Mapping):

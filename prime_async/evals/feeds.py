@@ -18,7 +18,7 @@ from prime_async.evals.encoding import SLICE_BYTES, Chunk, SampleEncoder, join
 from prime_async.feeds import Reader, TaskReader, ThreadReader
 from prime_async.spool import Ranges
 
-__all__ = ["AsyncFeed", "IterableFeed"]
+__all__ = ["AsyncFeed", "IterableFeed", "SourceFailure"]
 
 _READ_AHEAD = 4 * SLICE_BYTES
 """Encoded bytes a feed holds at most, one sample beyond."""
@@ -27,6 +27,16 @@ _LINGER = 0.1
 """Seconds of quiet after which an empty answer tells the push to send what it has."""
 
 _NAME = "prime-async push source"
+
+
+class SourceFailure(Exception):  # noqa: N818 - an envelope, which never leaves the push
+    """What the user's iterable raised, whatever it is: ``SystemExit`` in a task group would come
+    out as a group, and a ``CancelledError`` pass for the push's own.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class _Feed(Reader):
@@ -60,7 +70,7 @@ class _Feed(Reader):
         """Return what was read meanwhile, nothing after a quiet, None at the end.
 
         Raises:
-            Exception: whatever the user's iterable raised, after everything before it was handed
+            SourceFailure: the user's iterable raised something; everything before it was handed
                 over.
         """
         await self._wait_for_news()
@@ -70,7 +80,7 @@ class _Feed(Reader):
             self._quiet = self._quiet and not taken
             return taken
         if self.error is not None:
-            raise self.error
+            raise SourceFailure(self.error)
         return None
 
     async def _wait_for_news(self) -> None:

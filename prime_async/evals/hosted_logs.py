@@ -9,14 +9,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import anyio
 import anyio.to_thread
 
-from prime_async.errors import APITimeoutError, RateLimitError, UsageError
+from prime_async.errors import APITimeoutError, RateLimitError
 from prime_async.evals.models import TERMINAL_STATUSES
-from prime_async.requests import check_range
+from prime_async.requests import DAY, check_interval, check_range
 from prime_async.transport import DEFAULT_TIMEOUT, check_timeout
 
 __all__ = ["LogLines", "follow_log"]
 
-_DAY = 86_400.0
 _QUICK, _PATIENT, _GROWTH = 2.0, 15.0, 1.5
 _LOOKS_PER_PAUSE = 4
 """A pause is at least as long as so many looks: a log of many megabytes is not fetched all day."""
@@ -37,15 +36,12 @@ async def follow_log(
     timeout: float | None = None,
 ) -> AsyncIterator[str]:
     """Yield lines until the evaluation is final; see ``AsyncEvalsClient.iter_hosted_logs``."""
-    if poll_interval is not None and not poll_interval > 0:
-        raise UsageError(
-            f"poll_interval is {poll_interval!r}; it must be positive", field="poll_interval"
-        )
+    pace = _Pace(check_interval(poll_interval))
     if tail is not None:
         check_range("tail", tail, 0)
-    seconds = check_timeout(timeout, _DAY)
+    seconds = check_timeout(timeout, DAY)
     until = anyio.current_time() + seconds
-    lines, pace = LogLines(tail), _Pace(poll_interval)
+    lines = LogLines(tail)
     while (left := until - anyio.current_time()) > 0:
         try:
             status, text = await pace.timed(look(min(left, DEFAULT_TIMEOUT)))

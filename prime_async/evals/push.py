@@ -16,6 +16,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from prime_async.cancelling import is_cancelled
 from prime_async.errors import (
     APIError,
     APITimeoutError,
@@ -32,6 +33,7 @@ from prime_async.errors import (
 from prime_async.evals.answers import SampleAnswer, refused_positions
 from prime_async.evals.batches import Batch, Packer
 from prime_async.evals.encoding import Chunk
+from prime_async.evals.feeds import SourceFailure
 from prime_async.evals.keeping import Keeper
 from prime_async.evals.ledger import Ledger
 from prime_async.evals.receipts import PushReceipt, RefusedSample, ResumeToken
@@ -138,7 +140,7 @@ class Push:
         self._last_error: APIError | None = None
         self._lost: APIError | None = None
         """Why nothing more is sent, once that is so."""
-        self._user_error: Exception | None = None
+        self._user_error: BaseException | None = None
         self._ended = False
         self._unpacked: deque[Chunk] = deque()
 
@@ -154,8 +156,8 @@ class Push:
             UnauthorizedError, PaymentRequiredError, ForbiddenError, EvaluationNotFoundError:
                 nothing was stored, because the platform refuses the account or does not know the
                 evaluation.
-            Exception: whatever the user's own iterable or callback raised, after everything before
-                it was delivered.
+            BaseException: whatever the user's own iterable or callback raised, after everything
+                before it was delivered.
         """
         try:
             end = anyio.current_time() + seconds if until is None else until
@@ -175,10 +177,8 @@ class Push:
             self._source.start(group)
             try:
                 await self._read(group)
-            except (
-                Exception
-            ) as error:  # the user's iterable or file: raised when what came before is delivered
-                self._user_error = error
+            except Exception as error:  # the user's: raised when what came before is delivered
+                self._user_error = error.error if isinstance(error, SourceFailure) else error
                 await self._dispatch(group, self._packer.flush())
             finally:
                 await self._source.aclose()
@@ -335,7 +335,10 @@ class Push:
             result = self._progress(count)
             if inspect.isawaitable(result):
                 await result
-        except Exception as error:  # a broken callback must not lose samples: raised at the end
+        except (Exception, anyio.get_cancelled_exc_class()) as error:
+            if not isinstance(error, Exception) and is_cancelled():
+                raise
+            # A broken callback must not lose samples: raised at the end.
             self._user_error = self._user_error or error
             self._progress = None
 

@@ -24,13 +24,13 @@ from prime_async.evals.ledger import Ledger
 from prime_async.evals.push import SAMPLE_RANGES, Progress, Push, Source
 from prime_async.evals.receipts import PushReceipt, ResumeToken, is_push_id
 from prime_async.evals.sources import Samples, open_source
+from prime_async.requests import DAY, check_range
 from prime_async.spool import Meta, Ranges
 from prime_async.transport import Transport, check_timeout, deadline, path_segment, running_loop
 
 __all__ = ["LASTING", "Opened", "PushOptions", "push_opened", "push_samples", "stored_ranges"]
 
 DEFAULT_CONCURRENT = 4
-DEFAULT_TIMEOUT = 86_400.0
 
 LASTING: dict[str, Any] = {"max_payload_bytes": MAX_PAYLOAD_BYTES, "strict": False, "trim": ()}
 """Arguments that a push in parts keeps from its first part on, with their defaults."""
@@ -76,15 +76,16 @@ class PushOptions:
                 field="progress_callback",
             )
         ceiling = MAX_PAYLOAD_BYTES if max_payload_bytes is None else max_payload_bytes
+        check_range("max_payload_bytes", ceiling, OVERHEAD + 2)
         return cls(
             token=_token(evaluation_id, push_id, resume),
             continues=push_id is not None or resume is not None,
-            ceiling=_whole("max_payload_bytes", ceiling, OVERHEAD + 2),
+            ceiling=ceiling,
             max_concurrent=_concurrency(max_concurrent, max_workers),
             progress=progress,
             strict=strict,
             trim=_field_names(trim),
-            timeout=check_timeout(timeout, DEFAULT_TIMEOUT),
+            timeout=check_timeout(timeout, DAY),
         )
 
     def encoder(self) -> SampleEncoder:
@@ -99,12 +100,14 @@ class PushOptions:
 
 def _concurrency(max_concurrent: int | None, max_workers: int | None) -> int:
     given = {"max_concurrent": max_concurrent, "max_workers": max_workers}
-    found = [_whole(name, value, 1) for name, value in given.items() if value is not None]
-    if len(set(found)) > 1:
+    found = {name: value for name, value in given.items() if value is not None}
+    for name, value in found.items():
+        check_range(name, value, 1)
+    if len(set(found.values())) > 1:
         raise UsageError(
             "max_workers is another name of max_concurrent; give one", field="max_workers"
         )
-    return found[0] if found else DEFAULT_CONCURRENT
+    return next(iter(found.values()), DEFAULT_CONCURRENT)
 
 
 def _field_names(trim: Sequence[str]) -> tuple[str, ...]:
@@ -249,11 +252,3 @@ async def _keeper(
     if source.rereadable:
         return await Journal.open(default_spool(), token.push_id, meta)
     return LastResort(default_spool(), token.push_id, meta)
-
-
-def _whole(field: str, value: int | None, lowest: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
-        raise UsageError(
-            f"{field} is {value!r}; it must be a whole number, at least {lowest}", field=field
-        )
-    return value

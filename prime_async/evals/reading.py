@@ -150,12 +150,14 @@ class AsyncEvalsReader(AsyncResourceClient):
             UsageError: `page_size` is out of range.
             APITimeoutError: it took too long.
         """
-        number, clock = 1, PageClock(timeout)
+        number, seen, clock = 1, 0, PageClock(timeout)
         while True:
             page = await self.get_samples(evaluation_id, number, page_size, timeout=clock.next())
             for sample in page.samples:
                 yield sample
-            if not page.samples or not (page.has_more or number * page_size < page.total):
+            # Counted and not reckoned: a platform may give fewer on a page than it was asked for.
+            seen += len(page.samples)
+            if not page.samples or not (page.has_more or seen < page.total):
                 return
             number += 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from io import IOBase
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from prime_async.evals.feeds import AsyncFeed, IterableFeed
 from prime_async.evals.files import FileCheck, JsonlSource
 from prime_async.evals.push import Source
 from prime_async.evals.verifiers import METADATA, RESULTS, TRACES, load_run, trace_samples
+from prime_async.requests import check_range
 from prime_async.spool import Ranges
 
 __all__ = ["Samples", "SequenceSource", "check_path", "jsonl_source", "open_source"]
@@ -105,12 +107,14 @@ async def open_source(samples: Samples, encoder: SampleEncoder, skip: Ranges) ->
         return await anyio.to_thread.run_sync(
             _checked_source, path, encoder, skip, abandon_on_cancel=True
         )
-    if isinstance(samples, Mapping | bytes):
+    if isinstance(samples, Mapping | bytes | bytearray | memoryview):
         raise UsageError(
             f"samples is a single {type(samples).__name__}",
             field="samples",
             hint="put it into a list",
         )
+    if isinstance(samples, IOBase):
+        raise UsageError("samples is an open file", field="samples", hint="give its path")
     if isinstance(samples, Sequence):
         return SequenceSource(samples, encoder, skip)
     if isinstance(samples, AsyncIterable):
@@ -147,9 +151,11 @@ def check_path(
         How many samples it holds, and which of them are too large for a request.
 
     Raises:
+        UsageError: `max_payload_bytes` is too small for any sample.
         InvalidSampleError: the file cannot be read or has broken lines.
         InvalidEvaluationError: the folder is no result folder.
     """
+    check_range("max_payload_bytes", max_payload_bytes, OVERHEAD + 2)
     encoder = SampleEncoder(limit=max_payload_bytes - OVERHEAD, trim=trim)
     return jsonl_source(Path(path), encoder, Ranges()).check()
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from prime_async.errors import UsageError
 from prime_async.evals.models import TERMINAL_STATUSES, Evaluation
+from prime_async.requests import DAY, check_interval
 from prime_async.transport import check_timeout, deadline
 
 __all__ = ["wait_until_terminal"]
@@ -15,7 +15,6 @@ __all__ = ["wait_until_terminal"]
 _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 10.0
 _GROWTH = 1.5
-_DEFAULT_TIMEOUT = 86_400.0
 
 
 async def wait_until_terminal(
@@ -25,15 +24,8 @@ async def wait_until_terminal(
     timeout: float | None,
 ) -> Evaluation:
     """Look until the status is final. A given interval is kept to exactly, never shortened."""
-    if poll_interval is not None and not (
-        isinstance(poll_interval, int | float) and poll_interval > 0
-    ):
-        raise UsageError(
-            f"poll_interval is {poll_interval!r}; it must be a positive number of seconds",
-            field="poll_interval",
-        )
-    seconds = check_timeout(timeout, _DEFAULT_TIMEOUT)
-    pause = poll_interval or _FIRST_PAUSE
+    pause = check_interval(poll_interval) or _FIRST_PAUSE
+    seconds = check_timeout(timeout, DAY)
     with deadline(seconds, f"waiting for evaluation {evaluation_id}"):
         while True:
             evaluation = await look()

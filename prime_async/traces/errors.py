@@ -113,9 +113,6 @@ class TraceTooLargeError(TracesUsageError):
         self.size = size
         self.limit = limit
 
-    def __reduce__(self) -> tuple[type[TraceTooLargeError], tuple[int, int, int]]:
-        return type(self), (self.line_number, self.size, self.limit)
-
 
 class APIError(errors.APIError, PrimeTracesError):
     """A request to the traces service failed; attributes as :class:`prime_async.APIError`."""

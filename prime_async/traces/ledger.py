@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import anyio
 
+from prime_async.cancelling import is_cancelled
 from prime_async.traces.batches import Batch
 from prime_async.traces.intake import Intake
 from prime_async.traces.models import UploadReceipt
@@ -50,7 +51,7 @@ class Ledger:
         self.source_error: BaseException | None = None
         self.read_all = False
         self._on_batch = on_batch
-        self._callback_error: Exception | None = None
+        self._callback_error: BaseException | None = None
         self._places: list[Place] = []
         self._told = 0
         self._telling = anyio.Lock()
@@ -101,6 +102,11 @@ class Ledger:
         except Exception as error:
             self._callback_error = error
             raise
+        except anyio.get_cancelled_exc_class() as error:
+            if is_cancelled():
+                raise
+            self._callback_error = error  # of something it awaited; raised at the end, and not
+            raise RuntimeError("on_batch was cancelled") from error  # here, to cancel the group
 
     def first_error(self) -> BaseException | None:
         """Return the error of the first batch that failed, else the source's or the callback's."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import anyio
 from anyio.abc import TaskGroup
 
+from prime_async.cancelling import is_cancelled
 from prime_async.errors import APIError
 from prime_async.requests import check_range
 from prime_async.traces.batches import Batch, Packer
@@ -158,9 +159,9 @@ class Upload:
             try:
                 with self._reading:
                     await self._send_all(group)
-            except anyio.get_cancelled_exc_class():
-                raise
             except BaseException as error:  # the source's; what is on its way is waited for first
+                if isinstance(error, anyio.get_cancelled_exc_class()) and is_cancelled():
+                    raise
                 self._ledger.source_error = error
             finally:
                 self._feed.stop()

@@ -1,14 +1,17 @@
-"""Parts of addresses: ids in paths, and queries."""
+"""What of a request is text from outside: ids in paths, queries, headers."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 from prime_async.errors import UsageError
 
-__all__ = ["path_segment", "query_pairs"]
+__all__ = ["check_headers", "check_method", "path_segment", "query_pairs"]
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def path_segment(value: str, field: str) -> str:
@@ -37,3 +40,26 @@ def query_pairs(params: Mapping[str, Any] | None) -> list[tuple[str, str]]:
                 text = str(item).lower() if isinstance(item, bool) else str(item)
                 pairs.append((name, text))
     return pairs
+
+
+def check_headers(headers: Mapping[str, str]) -> None:
+    """Refuse what would end a header and begin another.
+
+    Raises:
+        UsageError: a name is no token, or a value is not one line of text.
+    """
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+            raise UsageError(f"{name!r} is not the name of a header", field="headers")
+        if not isinstance(value, str) or not value.isprintable():
+            raise UsageError(f"the header {name} is not one line of text", field="headers")
+
+
+def check_method(method: str) -> None:
+    """Refuse what is not the name of an HTTP method.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not isinstance(method, str) or not _TOKEN.fullmatch(method):
+        raise UsageError(f"{method!r} is not an HTTP method", field="method")

@@ -9,7 +9,7 @@ from typing import Protocol
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-__all__ = ["Body", "BytesBody", "StreamedBody", "payload_of"]
+__all__ = ["Body", "BytesBody", "Payload", "StreamedBody"]
 
 _WRITE_BYTES = 256 * 1024
 
@@ -61,8 +61,8 @@ class BytesBody:
         yield self._data
 
 
-class _Payload(aiohttp.Payload):
-    """Lets aiohttp send a body with its Content-Length and without joining it."""
+class Payload(aiohttp.Payload):
+    """Lets aiohttp send a body, for one try, with its Content-Length and without joining it."""
 
     _autoclose = True
 
@@ -72,15 +72,24 @@ class _Payload(aiohttp.Payload):
         self._stream = getattr(body, "stream", None)
         self._pieces: Callable[[], Iterable[bytes]] | None = getattr(body, "pieces", None)
         self._size = body.size
+        self.failure: Exception | None = None
+        """What its source raised: aiohttp would make an error of the connection of it."""
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         if self._stream is not None:
             async with aclosing(self._stream()) as pieces:
-                async for piece in pieces:
+                while (piece := await self._next(pieces)) is not None:
                     await _write(writer, piece)
         elif self._pieces is not None:
             for piece in self._pieces():
                 await _write(writer, piece)
+
+    async def _next(self, pieces: AsyncGenerator[bytes, None]) -> bytes | None:
+        try:
+            return await anext(pieces, None)
+        except Exception as error:
+            self.failure = error
+            raise
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         if self._pieces is None:
@@ -97,8 +106,3 @@ async def _write(writer: AbstractStreamWriter, piece: bytes) -> None:
     view = memoryview(piece)
     for start in range(0, len(piece), _WRITE_BYTES):
         await writer.write(view[start : start + _WRITE_BYTES])
-
-
-def payload_of(body: Body | StreamedBody) -> aiohttp.Payload:
-    """Wrap a body for one try."""
-    return _Payload(body)

@@ -19,12 +19,12 @@ from prime_async.errors import (
     APIConnectionError,
     APIError,
     APITimeoutError,
+    ProtocolError,
 )
-from prime_async.transport.addresses import query_pairs
-from prime_async.transport.body import Body, BytesBody, StreamedBody, payload_of
-from prime_async.transport.calls import Call, read_answer, refuse_compressed
+from prime_async.transport.addresses import check_headers, check_method, query_pairs
+from prime_async.transport.body import Body, BytesBody, StreamedBody
 from prime_async.transport.deadlines import check_timeout
-from prime_async.transport.faults import Fault, classify
+from prime_async.transport.exchange import Call, Exchange
 from prime_async.transport.gate import Gate
 from prime_async.transport.policy import (
     MAX_RETRY_AFTER,
@@ -34,7 +34,7 @@ from prime_async.transport.policy import (
     is_safe,
     process_budget,
 )
-from prime_async.transport.responses import Response, error_from_response
+from prime_async.transport.responses import Response
 from prime_async.transport.sessions import CONNECTIONS, SessionPool
 from prime_async.transport.streams import StreamedResponse
 
@@ -49,7 +49,6 @@ IDEMPOTENCY = "idempotency"
 WIRE_KEY = "wire-key"
 """Stands for a key that is part of the request itself, which every platform knows."""
 
-_FEATURES_HEADER = "X-Prime-Features"
 _LOGGER = logging.getLogger("prime_async.transport")
 
 
@@ -70,6 +69,9 @@ class Transport:
         follow_redirects: False makes a redirect an error, for places that tokens must not leave.
         signed: paths are addresses that carry their own permission: they are sent letter by letter,
             and no error or log shows them.
+
+    Raises:
+        UsageError: a header, or `user_agent`, cannot be sent.
     """
 
     def __init__(
@@ -98,13 +100,15 @@ class Transport:
             or f"prime-async/{__version__} python/{platform.python_version()}",
             **(headers or {}),
         }
+        check_headers(self._headers)
         self._key = api_key or None
         self._sessions = SessionPool(self.base_url, unix_socket, connections)
         self._prefix = prefix
-        self._follow_redirects = follow_redirects
         self._signed = signed
         self._gate = Gate()
-        self._features: frozenset[str] | None = None
+        self._exchange = Exchange(
+            self._sessions, self._gate, follow_redirects=follow_redirects, key=self._key
+        )
 
     def __repr__(self) -> str:
         return f"Transport(base_url={self.base_url!r})"
@@ -112,7 +116,7 @@ class Transport:
     @property
     def features(self) -> frozenset[str]:
         """What the platform can do beyond the official wire; empty until its first answer."""
-        return self._features or frozenset()
+        return self._exchange.features or frozenset()
 
     async def open(self) -> None:
         """Be ready to send; no connection is made yet.
@@ -166,6 +170,8 @@ class Transport:
 
         Raises:
             ValueEncodingError: `json` holds what cannot be written; nothing was sent.
+            UsageError: a header or the method cannot be sent.
+            Exception: whatever the source of a :class:`StreamedBody` raised.
             APITimeoutError: the deadline passed.
             APIConnectionError: no connection, or it broke.
             APIError: the child of the answer's status.
@@ -183,6 +189,7 @@ class Transport:
             else body
         )
         if idempotency_key is not None:
+            check_headers({"Idempotency-Key": idempotency_key})
             call.headers["Idempotency-Key"] = idempotency_key
             call.deduplicated_by = deduplicated_by or IDEMPOTENCY
         response = None
@@ -228,7 +235,7 @@ class Transport:
         if raw is None:
             self._out_of_time(call, min(seconds, idle_timeout))
         try:
-            refuse_compressed(raw, call)
+            _refuse_compressed(raw, call)
             yield StreamedResponse(raw, call.method, call.url, call.deadline, idle_timeout)
         finally:
             raw.close()
@@ -242,6 +249,8 @@ class Transport:
         auth: bool,
         seconds: float,
     ) -> Call:
+        check_method(method)
+        check_headers(headers or {})
         merged = {**self._headers, **(headers or {})}
         if auth and self._key:
             merged["Authorization"] = f"Bearer {self._key}"
@@ -269,7 +278,7 @@ class Transport:
             try:
                 if call.unsettled:
                     await self._settle(call)
-                response = await self._once(call)
+                response = await self._exchange.whole(call)
             except APIError as error:
                 if error.status == 404 and call.method == "DELETE" and call.perhaps_done:
                     return Response(204, {}, b"", call.method, call.url)  # an earlier try did it
@@ -286,94 +295,11 @@ class Transport:
             await self._gate.wait()
             self._check_open(call)
             try:
-                return await self._open(call)
+                return await self._exchange.head(call)
             except APIError as error:
                 call.last_error = error
                 await self._prepare_retry(call, error, attempt)
             attempt += 1
-
-    async def _once(self, call: Call) -> Response:
-        raw = await self._open(call)
-        try:
-            body = await read_answer(raw, call)
-        except Exception as error:
-            self._raise_fault(call, classify(error), error)
-        finally:
-            raw.release()
-        return Response(raw.status, raw.headers, body, call.method, call.url, self._key)
-
-    async def _open(self, call: Call) -> aiohttp.ClientResponse:
-        """Send the request once and return the answer when its head says 2xx."""
-        session = await self._sessions.get()
-        proxy = self._sessions.proxy
-        try:
-            raw = await session.request(
-                call.method,
-                call.address,
-                params=call.params,
-                headers=self._headers_through_proxy(call),
-                data=None if call.body is None else payload_of(call.body),
-                allow_redirects=self._follow_redirects,
-                proxy=None if proxy is None else proxy.url,
-                proxy_headers=None if proxy is None else proxy.headers,
-            )
-        except Exception as error:
-            self._raise_fault(call, classify(error), error)
-        self._learn(raw)
-        if raw.status >= 300:
-            await self._raise_status(call, raw)
-        return raw
-
-    def _headers_through_proxy(self, call: Call) -> dict[str, str]:
-        """Plain http through a proxy carries the proxy's credentials itself; https hands them over
-        at CONNECT.
-        """
-        proxy = self._sessions.proxy
-        if proxy is None or call.url.startswith("https:"):
-            return call.headers
-        return {**call.headers, **proxy.headers}
-
-    def _learn(self, raw: aiohttp.ClientResponse) -> None:
-        """Note what the platform can do.
-
-        An answer without the header takes nothing back, and only a 2xx says that there is nothing:
-        a refusal may come from a gateway that never asked the platform.
-        """
-        text = raw.headers.get(_FEATURES_HEADER)
-        if text is not None:
-            self._features = frozenset(part.strip() for part in text.split(",") if part.strip())
-        elif self._features is None and raw.status < 300:
-            self._features = frozenset()
-
-    async def _raise_status(self, call: Call, raw: aiohttp.ClientResponse) -> NoReturn:
-        try:
-            body = await read_answer(raw, call)
-        except aiohttp.ClientError:
-            body = b""  # the status alone already says what happened
-        finally:
-            raw.release()
-        error = error_from_response(
-            status=raw.status,
-            headers=raw.headers,
-            body=body,
-            method=call.method,
-            url=call.url,
-            replayable=call.safe,
-            key=self._key,
-        )
-        if error.code is not None and error.code in call.refused_by:
-            error.ambiguous = False
-        elif raw.status >= 500 or raw.status == 408:
-            call.perhaps_done = True
-        if error.retry_after is not None and raw.status in (429, 503):
-            self._gate.close_for(min(error.retry_after, MAX_RETRY_AFTER))
-        raise error
-
-    def _raise_fault(self, call: Call, fault: Fault | None, error: Exception) -> NoReturn:
-        if fault is None:
-            raise error
-        call.perhaps_done = call.perhaps_done or fault.arrived
-        raise fault.to_error(method=call.method, url=call.url, safe=call.safe) from error
 
     async def _prepare_retry(self, call: Call, error: APIError, attempt: int) -> None:
         """Wait until the next try is due, or raise the error when there is none."""
@@ -430,11 +356,13 @@ class Transport:
         """
         if call.deduplicated_by == WIRE_KEY:
             return
-        if self._features is None:
+        if self._exchange.features is None:
             try:
-                await self._once(self._probe(call))
+                await self._exchange.whole(self._probe(call))
             except APIError as error:
-                if self._features is None:  # still no word from the platform: this counts as a try
+                if (
+                    self._exchange.features is None
+                ):  # still no word from the platform: this counts as a try
                     assert call.last_error is not None
                     raise call.last_error from error
         if call.deduplicated_by not in self.features:
@@ -450,6 +378,7 @@ class Transport:
 
     def _out_of_time(self, call: Call, seconds: float) -> NoReturn:
         last = call.last_error
+        ambiguous = not call.safe and (call.on_the_wire or call.unsettled)
         raise APITimeoutError(
             f"{call.method} {call.url} did not end within {seconds:g} s"
             + (f"; last: {last}" if last else ""),
@@ -457,6 +386,18 @@ class Transport:
             seconds=seconds,
             method=call.method,
             url=call.url,
-            ambiguous=not call.safe,
-            hint=None if call.safe else "it may have been carried out",
+            ambiguous=ambiguous,
+            hint="it may have been carried out" if ambiguous else None,
         ) from last
+
+
+def _refuse_compressed(raw: aiohttp.ClientResponse, call: Call) -> None:
+    coding = raw.headers.get("Content-Encoding", "identity")
+    if coding.strip().lower() != "identity":
+        raise ProtocolError(
+            f"{call.method} {call.url} answers a request for plain bytes with {coding}",
+            status=raw.status,
+            method=call.method,
+            url=call.url,
+            hint="a proxy on the way compresses what it should pass on",
+        )

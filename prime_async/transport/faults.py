@@ -7,12 +7,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import aiohttp
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from prime_async.errors import APIConnectionError, APIError, APITimeoutError, ProtocolError
 from prime_async.transport.network import CA_VARIABLES
+from prime_async.transport.policy import RETRYABLE_STATUSES
 from prime_async.transport.sessions import CONNECT_TIMEOUT
 
-__all__ = ["Fault", "classify"]
+__all__ = ["Fault", "classify", "without_request"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +59,38 @@ def classify(error: Exception) -> Fault | None:
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         what = f"no connection within {CONNECT_TIMEOUT:g} s"
         return Fault(what, arrived=False, retryable=True, kind=APITimeoutError)
-    if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return Fault(f"the proxy cannot be reached: {_words(error)}", arrived=False, retryable=True)
-    if isinstance(error, aiohttp.ClientHttpProxyError):
-        return Fault(
-            f"the proxy answered {error.status} {error.message}", arrived=False, retryable=False
-        )
+    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
+        return _proxy_fault(error)
     if isinstance(error, aiohttp.ClientConnectorError):
         return Fault(f"cannot connect: {_words(error)}", arrived=False, retryable=True)
-    if isinstance(
-        error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError | aiohttp.TooManyRedirects
-    ):
-        return Fault(f"{type(error).__name__}: {error}", arrived=False, retryable=False)
+    if isinstance(error, aiohttp.TooManyRedirects):
+        return Fault("it redirects without end", arrived=False, retryable=False)
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
+        return Fault(f"not an http address: {_words(error)}", arrived=False, retryable=False)
     if isinstance(error, aiohttp.ClientResponseError):
-        what = f"the answer is not proper HTTP: {error.message}"
+        what = f"the answer is not proper HTTP: {_words(error)}"
         return Fault(what, arrived=True, retryable=True, kind=ProtocolError)
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return Fault(f"the answer broke off: {_words(error)}", arrived=True, retryable=True)
     if isinstance(error, aiohttp.ClientError | ConnectionError):
-        return Fault(f"the connection broke: {_words(error)}", arrived=True, retryable=True)
+        return Fault(_broken(error), arrived=True, retryable=True)
     return None
+
+
+def _broken(error: Exception) -> str:
+    if isinstance(error, aiohttp.ServerDisconnectedError):  # its own words are half an answer
+        return "the connection broke: it was closed without an answer"
+    what = (
+        "answer broke off" if isinstance(error, aiohttp.ClientPayloadError) else "connection broke"
+    )
+    return f"the {what}: {_words(error)}"
+
+
+def _proxy_fault(
+    error: aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError,
+) -> Fault:
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return Fault(f"the proxy cannot be reached: {_words(error)}", arrived=False, retryable=True)
+    what = f"the proxy answered {error.status} {error.message}"
+    return Fault(what, arrived=False, retryable=error.status in RETRYABLE_STATUSES)
 
 
 def _tls_fault(
@@ -88,7 +102,27 @@ def _tls_fault(
     return Fault(f"TLS failed: {_words(error)}", arrived=False, retryable=False, hint=hint)
 
 
+def without_request(error: BaseException) -> BaseException:
+    """Take the request out of an error of aiohttp and of its causes: its headers hold the key.
+
+    They are in an attribute, which ``repr`` shows, and in local variables of aiohttp's frames,
+    which crash reporters print.
+    """
+    known: BaseException | None = error
+    while known is not None:
+        known.__traceback__ = None
+        if isinstance(known, aiohttp.ClientResponseError):
+            info = known.request_info
+            known.request_info = aiohttp.RequestInfo(
+                info.url, info.method, CIMultiDictProxy(CIMultiDict()), info.real_url
+            )
+            known.history = ()
+            known.args = (known.request_info, ())
+        known = known.__cause__ or known.__context__
+    return error
+
+
 def _words(error: Exception) -> str:
     reason = getattr(error, "os_error", None) or error
-    text = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
-    return str(text)
+    text = getattr(reason, "strerror", None) or getattr(reason, "message", None) or str(reason)
+    return " ".join(str(text or type(error).__name__).split())

@@ -21,7 +21,7 @@ class Gate:
     def close_for(self, seconds: float) -> None:
         """Close the gate for the given seconds from now; a longer closing stays."""
         self._until = max(self._until, anyio.current_time() + seconds)
-        if not self._warned:  # one line per client, not one per refused request
+        if seconds > 0 and not self._warned:  # one line per client, not one per refused request
             self._warned = True
             _LOGGER.warning(
                 "rate_limited pause=%.1fs: the platform asks to wait, requests go on by themselves",

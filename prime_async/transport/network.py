@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 import os
 import ssl
 import urllib.parse
@@ -31,7 +32,8 @@ def proxy_for(url: str) -> Proxy | None:
 
     Reads ``https_proxy``, ``http_proxy``, ``all_proxy`` and ``no_proxy`` in lower and upper case,
     on every call, so that a change counts for the next session. User and password may be
-    percent-encoded.
+    percent-encoded. ``no_proxy`` lists hosts, domains (``x.com``, ``.x.com``, ``*.x.com``), any of
+    them with a port, addresses and networks (``10.0.0.0/8``), or is ``*``.
 
     Raises:
         ConfigError: the variable holds no usable address.
@@ -41,7 +43,28 @@ def proxy_for(url: str) -> Proxy | None:
     address = proxies.get(parts.scheme) or proxies.get("all")
     if not address or urllib.request.proxy_bypass(parts.netloc):
         return None
-    return _parse_proxy(address, parts.scheme)
+    if _is_excepted(parts.hostname or "", proxies.get("no", "")):
+        return None
+    return _parse_proxy(address.strip(), parts.scheme)
+
+
+def _is_excepted(host: str, listed: str) -> bool:
+    """Say whether ``no_proxy`` names a host in a way that the standard library does not know."""
+    entries = [entry.strip().lower() for entry in listed.split(",")]
+    if any(entry.startswith("*.") and host.endswith(entry[1:]) for entry in entries):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return any(address in network for network in map(_network, entries) if network is not None)
+
+
+def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(entry.strip("[]"), strict=False)
+    except ValueError:
+        return None
 
 
 def _parse_proxy(address: str, scheme: str) -> Proxy:
@@ -84,11 +107,11 @@ def tls_context() -> ssl.SSLContext:
         return ssl.create_default_context()
     path = os.environ[name]
     try:
-        if os.path.isdir(path):  # noqa: PTH112 - ssl wants the text as given
+        if any(map(os.path.isdir, path.split(os.pathsep))):  # OpenSSL takes several, as PATH does
             return ssl.create_default_context(capath=path)
         return ssl.create_default_context(cafile=path)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
             f"{name} names {path!r}, which cannot be read as certificates: {error}",
-            hint="it must be a PEM file, or a folder of hashed PEM files",
+            hint="it must be a PEM file, or a folder of hashed PEM files (or several folders)",
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import email.utils
 import enum
+import math
 import random
 import re
 import time
@@ -55,9 +56,12 @@ class RetryPolicy:
     Attributes:
         tries: requests at most per call, the first one included (default 4).
         first_delay: seconds before the second try, doubled after each (default 0.5).
-        max_delay: upper end of the doubling (default 8).
-        jitter: each delay is drawn from ``[(1 - jitter) * delay, delay]``; 1.0 (full jitter)
-            spreads a crowd best.
+        max_delay: seconds at which the doubling ends (default 8).
+        jitter: each delay is drawn from ``[(1 - jitter) * delay, delay]``; default 1.0 (full
+            jitter), which spreads a crowd best.
+
+    Raises:
+        UsageError: a value is out of range.
     """
 
     tries: int = 4
@@ -66,12 +70,15 @@ class RetryPolicy:
     jitter: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.tries < 1:
-            raise UsageError(f"tries is {self.tries}; at least 1 is needed", field="tries")
-        if self.first_delay < 0 or self.max_delay < 0 or not 0 <= self.jitter <= 1:
+        if not isinstance(self.tries, int) or isinstance(self.tries, bool) or self.tries < 1:
             raise UsageError(
-                "delays cannot be negative and jitter lies between 0 and 1", field="retry"
+                f"tries is {self.tries!r}; it must be a whole number, at least 1", field="tries"
             )
+        for field, highest in (("first_delay", math.inf), ("max_delay", math.inf), ("jitter", 1)):
+            value = getattr(self, field)
+            if not isinstance(value, int | float) or not 0 <= value <= highest:
+                bounds = "from 0 to 1" if highest == 1 else "at least 0"
+                raise UsageError(f"{field} is {value!r}; it must be {bounds}", field=field)
 
     def delay(self, attempt: int, retry_after: float | None) -> float:
         """Seconds to wait after the given failed attempt (counted from 1); the platform's wish

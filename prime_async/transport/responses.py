@@ -23,6 +23,7 @@ __all__ = ["Response", "error_from_response"]
 
 _DETAIL_LIMIT = 4096
 _MESSAGE_LIMIT = 600
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
 _SHORTEST_KEY = 6
 """Characters: a shorter one, as tests use them, stands in too many words by chance."""
 
@@ -100,7 +101,8 @@ def error_from_response(
     retry_after = parse_retry_after(headers.get("Retry-After"))
     locked = status == 409 and (code == "locked" or retry_after is not None)
     return kind(
-        f"HTTP {status} for {method} {url}: {message}"[:_MESSAGE_LIMIT],
+        # Without what would move the cursor or colour the terminal that shows it.
+        f"HTTP {status} for {method} {url}: {_CONTROLS.sub(' ', message)}"[:_MESSAGE_LIMIT],
         status=status,
         code=code,
         detail=detail,

@@ -8,6 +8,7 @@ after ``fork`` the child never touches the parent's connections.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import weakref
@@ -26,7 +27,7 @@ CONNECTIONS = 100
 """Connections a client holds at most by default; further requests wait for one."""
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds for name resolution, TCP and TLS together, per try."""
+"""Seconds for name resolution, TCP, a proxy and TLS together, per try."""
 
 _KEEP_ALIVE = 30.0
 
@@ -133,6 +134,7 @@ class SessionPool:
             cookie_jar=aiohttp.DummyCookieJar(),
             # network.py reads the variables: aiohttp knows neither ALL_PROXY nor our CA variables.
             trust_env=False,
+            trace_configs=[_noting_connections()],
         )
         # aiohttp repeats a broken GET, PUT or DELETE once by itself, outside our tries and our
         # budget (guarded by tests/faults). The switch is private; aiohttp's own test client uses
@@ -157,14 +159,35 @@ class SessionPool:
         )
 
 
+def _noting_connections() -> aiohttp.TraceConfig:
+    """Set ``on_the_wire`` of a request's ``trace_request_ctx`` once there is a connection for it:
+    only from then on may it be carried out.
+    """
+    config = aiohttp.TraceConfig()
+    config.on_connection_create_end.append(_connected)
+    config.on_connection_reuseconn.append(_connected)
+    return config
+
+
+async def _connected(session: aiohttp.ClientSession, context: Any, params: object) -> None:
+    context.trace_request_ctx.on_the_wire = True
+
+
 def _close_soon(loop: asyncio.AbstractEventLoop, session: aiohttp.ClientSession) -> None:
     """Close the session of a client that was dropped unclosed, on its loop.
 
     That this is registered keeps the session out of the garbage: collected together with the client
     (in a reference cycle) it would complain, and touch its loop from the collector's thread.
     """
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(loop.create_task, session.close())
+    with contextlib.suppress(RuntimeError):  # the loop was closed, perhaps this very moment
+        loop.call_soon_threadsafe(_close_now, loop, session)
+
+
+def _close_now(loop: asyncio.AbstractEventLoop, session: aiohttp.ClientSession) -> None:
+    # Made here and not before: a loop that never runs again would leave it without its first step.
+    task = loop.create_task(session.close())
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)
 
 
 async def _close_with_loop(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
@@ -200,7 +223,15 @@ class _Abandonable(aiohttp.BaseConnector):
 
 
 class _TCPConnector(_Abandonable, aiohttp.TCPConnector):
-    pass
+    async def _create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        # aiohttp's own limit leaves out the resolver and a proxy's answer to CONNECT.
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                return await super()._create_connection(*args, **kwargs)
+        except TimeoutError as error:
+            if isinstance(error, aiohttp.ClientError):
+                raise
+            raise aiohttp.ConnectionTimeoutError("no connection in time") from error
 
 
 class _UnixConnector(_Abandonable, aiohttp.UnixConnector):
@@ -217,6 +248,7 @@ def _close_socket(transport: asyncio.BaseTransport | None) -> None:
 
 _pools: weakref.WeakSet[SessionPool] = weakref.WeakSet()
 _parents: list[object] = []
+_closing: set[asyncio.Task[None]] = set()
 _watch_lock = threading.Lock()
 _watching = False
 

@@ -25,7 +25,8 @@ BROKEN = {
     "null": (b"null", 1, 1),
     "number": (b"12", 1, 1),
     "two objects": (b"{}{}", 1, 3),
-    "trailing comma": (b'{"a": 1,\n}', 2, 1),
+    # Python 3.13 points at the comma, those before at what follows it.
+    "trailing comma": (b'{"a": 1,\n}', *((1, 8) if sys.version_info >= (3, 13) else (2, 1))),
     "deep": (b"[" * 100_000, None, None),
     "endless number": (b'{"a": ' + b"1" * 10_000 + b"}", None, None),
     "huge": (b" " * (1 << 20) + b"{}", None, None),

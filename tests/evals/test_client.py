@@ -187,6 +187,20 @@ async def test_samples_are_read_page_by_page(target: Target) -> None:
     assert fetched == 2
 
 
+async def test_pages_shorter_than_asked_for_lose_no_sample(stub: Stub) -> None:
+    """A platform may have a limit of its own, and may not say whether more follow."""
+    rows = [{"n": number} for number in range(5)]
+
+    def page(request: Request) -> Answer:
+        start = (int(request.query["page"]) - 1) * 2
+        return Answer(json={"samples": rows[start : start + 2], "total": 5})
+
+    stub.default = page
+    async with AsyncEvalsClient("k", base_url=stub.url) as client:
+        assert [sample async for sample in client.iter_samples("e1", page_size=1000)] == rows
+    assert len(stub.requests) == 3
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -221,6 +221,20 @@ async def test_a_callback_that_raises_loses_no_sample(target: Target) -> None:
     assert await target.ids() == list(range(100))
 
 
+async def test_a_callback_whose_own_task_was_cancelled_loses_no_sample(target: Target) -> None:
+    """That is no cancelling of the push: all is delivered, each sample is in one place."""
+
+    async def progress(count: int) -> None:
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        mine.cancel()
+        await mine
+
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await target.push(numbered(100), max_payload_bytes=700, progress_callback=progress)
+    assert caught.value.__notes__[0].endswith(": 100 samples stored")
+    assert await target.ids() == list(range(100))
+
+
 @pytest.mark.parametrize("name", ["max_concurrent", "max_workers"])
 async def test_at_most_so_many_at_a_time(official: OfficialStub, name: str) -> None:
     """Both names bound the requests under way, and the bound is used."""

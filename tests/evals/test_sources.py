@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 from collections import UserList, deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from tests.evals.pushing import Target, numbered, write_jsonl
 from tests.official_stub import EVALUATION, OfficialStub
 
 SAMPLES = numbered(50)
+VARIABLE: ContextVar[int] = ContextVar("VARIABLE")
 
 
 @dataclass
@@ -211,6 +214,39 @@ async def test_a_source_that_fails(target: Target) -> None:
         assert "push_" in note
 
 
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()], ids=repr
+)
+@pytest.mark.parametrize("kind", ["plain", "async"])
+async def test_a_source_that_raises_what_is_no_exception(
+    official_target: Target, official: OfficialStub, error: BaseException, kind: str
+) -> None:
+    """It comes out as it is, in no group, and what came before it is delivered all the same."""
+
+    def plain() -> Iterator[Any]:
+        yield from SAMPLES[:7]
+        raise error
+
+    async def later() -> AsyncIterator[Any]:
+        for sample in SAMPLES[:7]:
+            yield sample
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        await official_target.push(plain() if kind == "plain" else later())
+    assert caught.value is error
+    assert official.ids == list(range(7))
+
+
+async def test_a_plain_source_sees_the_variables_of_its_caller(
+    official_target: Target, official: OfficialStub
+) -> None:
+    """Its thread runs in a copy of the context of whoever pushes."""
+    VARIABLE.set(7)
+    await official_target.push({"example_id": VARIABLE.get(0)} for _ in range(1))
+    assert official.ids == [7]
+
+
 async def test_an_async_source_is_closed_in_the_task_that_read_it(target: Target) -> None:
     """A generator that is not read to its end runs its finally, in its own context."""
     tasks: list[Any] = []
@@ -300,7 +336,9 @@ async def test_a_list_that_shrinks_while_it_is_pushed(target: Target) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"example_id": 1}, b"bytes", 5, None, 1.5, object()], ids=lambda w: type(w).__name__
+    "wrong",
+    [{"example_id": 1}, b"bytes", bytearray(b"bytes"), 5, None, 1.5, object(), io.StringIO("{}")],
+    ids=lambda wrong: type(wrong).__name__,
 )
 async def test_what_cannot_be_pushed(
     official: OfficialStub, official_target: Target, wrong: Any

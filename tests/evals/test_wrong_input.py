@@ -159,6 +159,7 @@ ROWS = [
     Row("empty environments", _create("n", []), InvalidEvaluationError, "environments"),
     Row("environments is text", _create("n", "o/e"), InvalidEvaluationError, "environments"),
     Row("environments is one", _create("n", {"id": "x"}), InvalidEvaluationError, "environments"),
+    Row("environments is a number", _create("n", 5), InvalidEvaluationError, "environments"),
     Row("an empty environment", _create("n", ["a", ""]), InvalidEvaluationError, "environments[1]"),
     Row(
         "an environment of three parts",
@@ -306,12 +307,31 @@ def test_a_broken_configuration_file(face: Face, home: Path) -> None:
         ({"api_client": "key", "timeout": -1}, "timeout"),
         ({"api_client": "key", "timeout": True}, "timeout"),
         ({"api_key": 5}, "api_key"),
+        ({"base_url": 5}, "base_url"),
+        ({"team_id": b"t"}, "team_id"),
+        ({"context": True}, "context"),
     ],
 )
 def test_a_wrong_constructor(face: Face, arguments: dict[str, Any], field: str) -> None:
     """Arguments that make no sense are named when the client is made."""
     with pytest.raises(UsageError) as caught:
         face.AsyncEvalsClient(**arguments)
+    assert caught.value.field == field
+
+
+@both_faces
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"user_agent": "mine\r\nX-Evil: 1"}, "user_agent"),
+        ({"user_agent": 5}, "user_agent"),
+        ({"retry": 5}, "retry"),
+    ],
+)
+def test_a_wrong_connection(face: Face, arguments: dict[str, Any], field: str) -> None:
+    """What only the connection takes is checked as early."""
+    with pytest.raises(UsageError) as caught:
+        face.AsyncAPIClient("key", **arguments)
     assert caught.value.field == field
 
 

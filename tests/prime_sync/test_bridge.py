@@ -52,6 +52,21 @@ def test_nothing_starts_before_the_first_call() -> None:
     made.close()
 
 
+def test_a_thread_that_does_not_start_is_named(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full process, or a subinterpreter, is not taken for one that exits."""
+
+    def full(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    with pytest.raises(PrimeError, match="does not start: can't start new thread"):
+        bridge.call(echo(1))
+    monkeypatch.undo()
+    assert bridge.call(echo(2)) == 2
+
+
 def test_one_thread_and_one_loop_for_all_calls(bridge: Bridge) -> None:
     """Every calling thread is served by the same loop."""
 
@@ -314,6 +329,18 @@ def test_the_core_gets_what_a_callback_raises(bridge: Bridge) -> None:
 
     call = work(mail.run_callback(broken))
     assert bridge.call(call, mail) == "ZeroDivisionError(1)"
+
+
+def test_a_callback_that_raises_stop_iteration_ends_the_call(bridge: Bridge) -> None:
+    """A future refuses it, so that the call would wait for ever; as in a coroutine it is told."""
+    mail = Mailbox()
+
+    async def work(report: Callable[[], Awaitable[None]]) -> None:
+        await report()
+
+    with pytest.raises(RuntimeError, match="StopIteration") as caught:
+        bridge.call(work(mail.run_callback(lambda: next(iter(())))), mail)
+    assert isinstance(caught.value.__cause__, StopIteration)
 
 
 def test_an_asynchronous_callback_is_awaited_on_the_loop(bridge: Bridge) -> None:

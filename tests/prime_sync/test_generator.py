@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import shutil
 import subprocess
 import sys
@@ -182,10 +183,10 @@ def test_callbacks_run_in_the_calling_thread(demo: Any) -> None:
 
 def test_docstrings_speak_of_the_sync_side(demo: Any) -> None:
     """Names, examples and phrases are adapted, prose stays."""
-    doc = demo.Clock.__doc__
+    doc = inspect.cleandoc(demo.Clock.__doc__)  # as Python 3.13 has it anyhow
     assert "A clock for plain code." in doc
     assert "from demo_sync import Clock" in doc
-    assert "with Clock(3) as clock:\n            print(clock.read())" in doc
+    assert "with Clock(3) as clock:\n        print(clock.read())" in doc
     assert "for reading in clock.ticks(2):" in doc
     assert "async" not in doc.lower()
     assert demo.WallClock.__doc__ == "A :class:`Clock` on a wall."

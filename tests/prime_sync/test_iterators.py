@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from prime_async.errors import WrongLoopError
@@ -77,6 +78,33 @@ def test_reads_a_bounded_number_of_items_ahead(bridge: Bridge) -> None:
             assert next(iterator) == expected
             assert source.read <= expected + 20
     assert source.closed.is_set()
+
+
+class _Output(msgspec.Struct):
+    """An item whose text may be large, as that of a job that has ended."""
+
+    text: str
+
+
+@pytest.mark.parametrize(
+    "item", ["x" * 2**19, b"x" * 2**19, _Output("x" * 2**19)], ids=lambda item: type(item).__name__
+)
+def test_reads_a_bounded_number_of_bytes_ahead(bridge: Bridge, item: Any) -> None:
+    """Large items are not gathered by the dozen: one mebibyte, as everything that buffers."""
+    made = 0
+
+    async def source() -> AsyncIterator[Any]:
+        nonlocal made
+        for _ in range(20):
+            made += 1
+            yield item
+
+    with bridge.iterate(source()) as items:
+        next(items)
+        bridge.call(asyncio.sleep(0.0))
+        bridge.call(asyncio.sleep(0.0))
+        assert made <= 4
+        assert sum(1 for _ in items) == 19
 
 
 def test_one_task_from_first_step_to_clean_up(bridge: Bridge) -> None:

@@ -214,6 +214,31 @@ async def test_a_source_that_fails(client: AsyncTracesClient, receiver: Receiver
         assert partial.next_line_number == 3
 
 
+@pytest.mark.parametrize("kind", ["plain", "async"])
+async def test_a_source_that_awaited_something_cancelled(
+    client: AsyncTracesClient, receiver: Receiver, kind: str
+) -> None:
+    """Nobody cancelled the upload: it does not end as if all was sent, and what was is told."""
+    error = asyncio.CancelledError()
+
+    def plain() -> Iterator[bytes]:
+        yield from [LINE] * 3
+        raise error
+
+    async def later() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield LINE
+        raise error
+
+    lines = plain() if kind == "plain" else later()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await client.upload_lines(lines, target_batch_bytes=len(LINE))
+    assert caught.value is error
+    achieved = partial_upload(caught.value)
+    assert achieved is not None
+    assert (len(achieved.receipts), achieved.next_line_number) == (2, 3)
+
+
 async def test_a_source_with_a_scope_of_its_own_is_closed_where_it_was_read(
     client: AsyncTracesClient, stub: Stub
 ) -> None:

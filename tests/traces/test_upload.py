@@ -481,6 +481,23 @@ async def test_a_callback_that_fails(client: AsyncTracesClient, receiver: Receiv
     assert len(partial.receipts) == len(receiver.uploads) >= 1
 
 
+async def test_a_callback_that_awaited_something_cancelled(
+    client: AsyncTracesClient, receiver: Receiver
+) -> None:
+    """Its error is raised at the end, as any other; the batches are committed all the same."""
+
+    async def fails(batch: Batch, receipt: UploadReceipt) -> None:
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        mine.cancel()
+        await mine
+
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await client.upload_lines(LINES[:3], target_batch_bytes=1, on_batch=fails)
+    achieved = partial_upload(caught.value)
+    assert achieved is not None
+    assert len(achieved.receipts) == 3
+
+
 async def test_a_cancelled_upload_says_how_far_it_got(
     client: AsyncTracesClient, stub: Stub
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import os
 import ssl
 from pathlib import Path
 
@@ -54,7 +56,10 @@ def test_which_proxy(
         ("api.platform.test", True),
         ("other.test, api.platform.test", True),
         ("API.PLATFORM.TEST", True),
+        ("*.platform.test", True),
         ("form.test", False),
+        ("*.form.test", False),
+        ("10.0.0.0/8", False),
         ("other.test", False),
         ("", False),
     ],
@@ -64,6 +69,25 @@ def test_no_proxy(monkeypatch: pytest.MonkeyPatch, no_proxy: str, goes_direct: b
     monkeypatch.setenv("HTTPS_PROXY", "http://p:3128")
     monkeypatch.setenv("NO_PROXY", no_proxy)
     assert (proxy_for(f"{API}:8443/x") is None) is goes_direct
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "goes_direct"),
+    [
+        ("10.1.2.3,fe80::1", (True, True)),
+        ("other.test, 10.0.0.0/8, fe80::/10", (True, True)),
+        ("[fe80::1]", (False, True)),
+        ("10.1.2.4, 10.2.0.0/16, fe80::2, 300.0.0.0/8", (False, False)),
+    ],
+)
+def test_no_proxy_for_addresses(
+    monkeypatch: pytest.MonkeyPatch, no_proxy: str, goes_direct: tuple[bool, bool]
+) -> None:
+    """Addresses and networks are listed as clusters list them."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://p:3128")
+    monkeypatch.setenv("NO_PROXY", no_proxy)
+    hosts = ("https://10.1.2.3:8443", "https://[fe80::1]:8443")
+    assert tuple(proxy_for(host) is None for host in hosts) == goes_direct
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=12)
@@ -127,6 +151,21 @@ def test_the_first_variable_counts(
     monkeypatch.setenv(CA_VARIABLES[1], good)
     monkeypatch.setenv(CA_VARIABLES[0], "")
     assert len(tls_context().get_ca_certs()) == 1
+
+
+def test_several_folders(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, authority: Authority
+) -> None:
+    """``SSL_CERT_DIR`` is a list, as ``PATH`` is; a folder that is missing does not matter."""
+    folder = authority.write_folder(tmp_path / "second")
+    monkeypatch.setenv("SSL_CERT_DIR", os.pathsep.join([str(tmp_path / "first"), str(folder)]))
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = tls_context().wrap_bio(back, there, server_hostname="localhost")
+    server = authority.server_context().wrap_bio(there, back, server_side=True)
+    for side in (client, server, client, server):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    assert client.getpeercert()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate"])

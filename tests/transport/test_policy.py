@@ -6,6 +6,7 @@ import email.utils
 import math
 import time
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -125,16 +126,20 @@ def test_full_jitter_spreads_a_crowd() -> None:
     ("wrong", "field"),
     [
         ({"tries": 0}, "tries"),
-        ({"first_delay": -1}, "retry"),
-        ({"max_delay": -0.1}, "retry"),
-        ({"jitter": 1.1}, "retry"),
-        ({"jitter": -0.1}, "retry"),
+        ({"tries": 1.5}, "tries"),
+        ({"tries": "4"}, "tries"),
+        ({"first_delay": -1}, "first_delay"),
+        ({"max_delay": -0.1}, "max_delay"),
+        ({"max_delay": math.nan}, "max_delay"),
+        ({"jitter": 1.1}, "jitter"),
+        ({"jitter": -0.1}, "jitter"),
+        ({"jitter": None}, "jitter"),
     ],
 )
-def test_nonsense_is_refused(wrong: dict[str, float], field: str) -> None:
+def test_nonsense_is_refused(wrong: dict[str, Any], field: str) -> None:
     """A policy that cannot be kept is an error when it is made."""
     with pytest.raises(UsageError) as caught:
-        RetryPolicy(**wrong)  # type: ignore[arg-type]  # one field of each type
+        RetryPolicy(**wrong)
     assert caught.value.field == field
 
 

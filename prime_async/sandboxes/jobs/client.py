@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 
@@ -10,7 +9,7 @@ import anyio
 
 from prime_async.api import AsyncAPIClient
 from prime_async.errors import SandboxNotRunningError, UsageError
-from prime_async.requests import check_range
+from prime_async.requests import check_interval, check_range
 from prime_async.sandboxes.coalescer import BATCH
 from prime_async.sandboxes.control import DEFAULT_CONNECTIONS
 from prime_async.sandboxes.job_models import BackgroundJobStatusSnapshot
@@ -261,7 +260,7 @@ class AsyncSandboxJobs(AsyncSandboxFiles):
             self._outputs,
             launch,
             seconds=check_timeout(timeout, RUN_SECONDS),
-            least=_check_interval(poll_interval),
+            least=check_interval(poll_interval) or 0.0,
             detach=detach,
         )
         return await owned.run()
@@ -430,15 +429,3 @@ class AsyncSandboxJobs(AsyncSandboxFiles):
             until=anyio.current_time() + seconds,
             ahead=self._output_ahead,
         )
-
-
-def _check_interval(seconds: float | None) -> float:
-    if seconds is None:
-        return 0.0
-    good = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not good or not 0 < seconds < math.inf:
-        raise UsageError(
-            f"poll_interval is {seconds!r}; it must be a positive number of seconds",
-            field="poll_interval",
-        )
-    return float(seconds)
