@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import threading
 import time
 from collections.abc import AsyncIterable, Iterable
@@ -136,8 +137,11 @@ class IterableFeed(_Feed):
             for index, sample in enumerate(self._samples):
                 data = None if index in self._skip else self._encoder.encode(index, sample)
                 if data is not None and not self._put(index, data):
-                    return
-            self.total = index + 1
+                    break
+            else:
+                self.total = index + 1
+            if inspect.isgenerator(self._samples):  # given up: its clean-up is not left to chance
+                self._samples.close()
         except BaseException as error:  # handed to the push, which raises it in the caller's task
             self._error = error
         self._ended = True

@@ -20,6 +20,7 @@ from prime_async.errors import PartialPushError, UsageError
 from prime_async.evals import AsyncEvalsClient
 from tests.evals.pushing import Target, numbered, write_jsonl
 from tests.official_stub import EVALUATION, OfficialStub
+from tests.stub import Answer
 
 SAMPLES = numbered(50)
 VARIABLE: ContextVar[int] = ContextVar("VARIABLE")
@@ -268,6 +269,35 @@ async def test_an_async_source_is_closed_in_the_task_that_read_it(target: Target
         await push
     assert len(tasks) == 2
     assert tasks[0] is tasks[1]
+
+
+async def test_a_generator_that_is_given_up_is_closed(
+    official: OfficialStub, official_target: Target
+) -> None:
+    """In the thread that read it, and not when the garbage collector finds it."""
+    official.route("POST", ".*/samples", Answer(status=0, end="silent"))
+    threads: list[int] = []
+    closed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    large = {"example_id": 0, "answer": "x" * 100_000}
+
+    def source() -> Iterator[Any]:
+        threads.append(threading.get_ident())
+        try:
+            while True:
+                yield large
+        finally:
+            threads.append(threading.get_ident())
+            loop.call_soon_threadsafe(closed.set)
+
+    samples = source()
+    push = asyncio.create_task(official_target.push(samples))
+    await official.wait_for(1)
+    push.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await push
+    await closed.wait()
+    assert threads[0] == threads[1] != threading.get_ident()
 
 
 async def test_a_list_that_shrinks_while_it_is_pushed(target: Target) -> None:
