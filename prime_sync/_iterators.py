@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
@@ -39,10 +41,10 @@ class CloseableIterator(Iterator[T]):
     their bytes, ahead.
 
     ``close()`` ends it early; so do leaving a ``with`` block over it and dropping the last
-    reference to it. It may be used from any thread, by one thread at a time.
+    reference to it. Threads may share it: each item goes to one of them.
     """
 
-    __slots__ = ("_bridge", "_closed", "_mail", "_pump", "_ready")
+    __slots__ = ("_bridge", "_closed", "_lock", "_mail", "_pid", "_pump", "_ready")
 
     def __init__(
         self,
@@ -56,12 +58,18 @@ class CloseableIterator(Iterator[T]):
         self._ready: deque[T] = deque()
         self._mail = mail
         self._closed = False
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # a callback of the source may ask for an item too
 
     def __next__(self) -> T:
         try:
-            if not self._ready:
-                self._refill()
-            return self._ready.popleft()
+            while True:
+                try:
+                    return self._ready.popleft()
+                except IndexError:  # nothing there, or another thread was quicker
+                    pass
+                with self._own_lock():
+                    self._refill()
         except BaseException as error:
             error.__traceback__ = trimmed(error.__traceback__)
             raise
@@ -83,7 +91,14 @@ class CloseableIterator(Iterator[T]):
         if not getattr(self, "_closed", True):
             self._bridge.post(self._pump.cancel)
 
+    def _own_lock(self) -> threading.RLock:
+        if self._pid != os.getpid():  # a forked child: who holds the lock may not exist here
+            self._pid, self._lock = os.getpid(), threading.RLock()
+        return self._lock
+
     def _refill(self) -> None:
+        if self._ready:
+            return
         if self._closed:
             raise StopIteration
         try:

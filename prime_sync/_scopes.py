@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Scope"]
 
+_ENTERED: set[asyncio.Task[None]] = set()
+
 
 class Scope(AbstractContextManager[Any]):
     """A ``with`` block over an async context manager.
@@ -81,6 +83,9 @@ class Scope(AbstractContextManager[Any]):
         loop = asyncio.get_running_loop()
         self._entered, self._left = loop.create_future(), loop.create_future()
         self._owner = loop.create_task(self._own(), name=ROOT)
+        # Whoever keeps only what was entered has not left it: it is left at exit.
+        _ENTERED.add(self._owner)
+        self._owner.add_done_callback(_ENTERED.discard)
         await self._wait_for({self._owner, self._entered})
         if self._failure is not None:
             raise self._failure

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import threading
 import time
 import traceback
 import weakref
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
@@ -52,6 +54,14 @@ def test_gives_every_item_in_order(bridge: Bridge, count: int) -> None:
     assert list(iterator) == list(range(count))
     assert list(iterator) == []
     iterator.close()
+
+
+def test_threads_share_an_iterator(bridge: Bridge) -> None:
+    """Each item goes to one of them, and none ends before the source does."""
+    iterator = bridge.iterate(numbers(2000), prefetch=3)
+    with ThreadPoolExecutor(4) as pool:
+        shares = list(pool.map(list, [iterator] * 4))
+    assert sorted(itertools.chain(*shares)) == list(range(2000))
 
 
 def test_an_item_is_seen_as_soon_as_it_is_there(bridge: Bridge) -> None:
