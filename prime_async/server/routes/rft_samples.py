@@ -160,7 +160,11 @@ async def download(call: Call) -> Reply:
     if found is None or not found.confirmed or found.sha256 is None or found.format is None:
         raise RequestError(404, "object_not_found", f"the run has no samples {key}")
     path = call.platform.runs.objects.blobs.path(found.sha256.hex())
-    headers = {"Content-Type": _MEDIA_TYPES[found.format]}
+    name = f"step-{found.step}-{found.key}.{found.format}"
+    headers = {
+        "Content-Type": _MEDIA_TYPES[found.format],
+        "Content-Disposition": f'attachment; filename="{name}"',
+    }
     return web.FileResponse(path, chunk_size=_WINDOW, headers=headers)
 
 
@@ -234,6 +238,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         download,
         "Read one file of samples",
         {200: None, 404: ErrorAnswer},
+        head=True,
     ),
 )
 
