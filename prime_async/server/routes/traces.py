@@ -50,6 +50,9 @@ __all__ = ["ENDPOINTS", "DeletedTraces", "OneQuery", "deleted_answer", "page_of_
 PAGE_BYTES = 4 * 1024 * 1024
 """A page of messages or calls ends early when they take more."""
 
+_LAST = 2**62
+"""Larger than any index."""
+
 Limit = Annotated[int, Meta(ge=1, le=100)]
 Show = Callable[[bytes, int], Iterator[dict[str, Any]]]
 
@@ -80,7 +83,7 @@ class NodesQuery(Struct, kw_only=True):
 
     role: list[str] = []
     sampled: bool | None = None
-    after: Annotated[int, Meta(ge=0)] | None = None
+    after: Annotated[int, Meta(ge=0, le=_LAST)] | None = None
     limit: Limit = 20
     cursor: str | None = None
 
@@ -186,7 +189,7 @@ async def _graph_page(call: Call, show: Show, index: str, after: int | None) -> 
     cursor = read_cursor(call, call.query.cursor, tuple[int])
     start = 0 if after is None else after + 1
     if cursor is not None:
-        start = cursor[0] + 1
+        start = min(max(0, cursor[0] + 1), _LAST)
     async with read_document(call, _find(call), _not_found(call)) as document:
         items, last = await call.platform.in_thread(_fitting, show(document, start), limit, index)
     more = None if last is None else write_cursor(call, (last,))
