@@ -157,9 +157,12 @@ async def download(call: Call) -> Reply:
     """Read one file of samples, exactly as it was sent."""
     run, key = _find(call, call.path["run_id"]), call.path["key"]
     found = call.platform.database.point(lambda reader: store.find(reader, run.number, key))
+    missing = RequestError(404, "object_not_found", f"the run has no samples {key}")
     if found is None or not found.confirmed or found.sha256 is None or found.format is None:
-        raise RequestError(404, "object_not_found", f"the run has no samples {key}")
+        raise missing
     path = call.platform.runs.objects.blobs.path(found.sha256.hex())
+    if not await call.platform.in_thread(path.is_file):
+        raise missing
     name = f"step-{found.step}-{found.key}.{found.format}"
     headers = {
         "Content-Type": _MEDIA_TYPES[found.format],
