@@ -115,7 +115,7 @@ async def log_samples(call: Call) -> Reply:
 async def _keep(call: Call, run: Subject, step: int, text: bytes) -> Answer:
     objects = call.platform.runs.objects
     sha256 = await call.platform.in_thread(_digest, text)
-    with objects.blobs.pinned(sha256.hex()):
+    async with objects.bringing(sha256.hex()):
         await objects.keep_text(text, sha256.hex())
         row = {
             "key": new_id(),

@@ -92,6 +92,22 @@ async def test_files_go_with_their_run(wire: Wire, platform: RunningPlatform) ->
     assert files == [left.sha256]
 
 
+async def test_a_file_without_a_row_goes(wire: Wire, platform: RunningPlatform) -> None:
+    """Of an address that took another one, and of a request that is refused at the end."""
+    run_id = await training_run(wire)
+    url, _ = await presigned(wire, run_id)
+    await put(url, PARQUET)
+    assert (await put(url, PARQUET + b"other")).status == 409
+    keyed = {"headers": {"Idempotency-Key": "k"}}
+    body = {"run_id": run_id, "step": 1, "samples": [{"a": 1}]}
+    assert (await wire.post("/rft/samples", body, **keyed)).status == 200
+    body["samples"] = [{"a": 2}]
+    assert (await wire.post("/rft/samples", body, **keyed)).status == 409
+    files = {one.name for one in platform.config.run_samples_dir.rglob("*") if one.is_file()}
+    first = hashlib.sha256(PARQUET).hexdigest()
+    assert files == {first, hashlib.sha256(b'[{"a": 1}]').hexdigest()}
+
+
 async def test_a_file_that_is_lost_is_said(wire: Wire, platform: RunningPlatform) -> None:
     """In the words of any other refusal."""
     run_id = await training_run(wire)
