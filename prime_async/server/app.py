@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import anyio
 from aiohttp import web
 
-from prime_async.errors import LocalPlatformError
+from prime_async.config.locks import FileLock
+from prime_async.errors import ConfigError, LocalPlatformError
 from prime_async.server.auth import ensure_key
 from prime_async.server.clock import Clock
 from prime_async.server.config import ServerConfig
@@ -133,6 +135,35 @@ async def _install_key(platform: Platform, key: str) -> None:
 
 async def _state(app: web.Application) -> AsyncIterator[None]:
     platform = app[PLATFORM]
+    lock = await anyio.to_thread.run_sync(_take_folder, platform.config)
+    try:
+        async with _opened(platform):
+            yield
+    finally:
+        lock.release()
+
+
+def _take_folder(config: ServerConfig) -> FileLock:
+    """Lock the folder of a platform: a second one would remove what the first is just writing."""
+    try:
+        config.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = FileLock(config.lock_file)
+        free = lock.try_acquire()
+    except (OSError, ConfigError) as error:
+        raise LocalPlatformError(
+            f"cannot use the platform's folder {config.data_dir}: {error}",
+            hint="check the folder's owner, mode and free space",
+        ) from error
+    if not free:
+        raise LocalPlatformError(
+            f"another platform uses the folder {config.data_dir}",
+            hint="stop it, or give this one a folder of its own",
+        )
+    return lock
+
+
+@asynccontextmanager
+async def _opened(platform: Platform) -> AsyncIterator[None]:
     key = platform.config.api_key
     if key is None:
         key = await anyio.to_thread.run_sync(ensure_key, platform.config.key_file)

@@ -147,6 +147,11 @@ class ServerConfig:
         return self.data_dir / "platform.sqlite3"
 
     @property
+    def lock_file(self) -> Path:
+        """Held as long as a platform uses the folder."""
+        return self.data_dir / "platform.lock"
+
+    @property
     def key_file(self) -> Path:
         """Where the generated key is kept (mode 0600)."""
         return self.data_dir / "api_key"

@@ -66,6 +66,7 @@ class Endpoint:
         streams_body: the handler reads the body itself; ``body`` only documents it.
         media: the content type of the body; other than JSON only where the handler reads it.
         other_media: further content types of it, which the handler reads.
+        head: whether HEAD answers as the method does, without the body.
         auth: whether a key is needed.
         token: whether the handler checks a token of its own, in place of a key.
         headers: request headers it reads.
@@ -86,6 +87,7 @@ class Endpoint:
     streams_body: bool = False
     media: str = JSON
     other_media: Sequence[str] = ()
+    head: bool = False
     auth: bool = True
     token: bool = False
     headers: Sequence[Header] = field(default=())
@@ -197,7 +199,10 @@ def add_endpoints(app: web.Application, prefix: str, endpoints: Sequence[Endpoin
         for suffix in ("", "/"):
             resource = app.router.add_resource(f"{prefix}{path}{suffix}")
             for endpoint in group:
-                resource.add_route(endpoint.method, _handler(endpoint, f"{prefix}{path}"))
+                handler = _handler(endpoint, f"{prefix}{path}")
+                resource.add_route(endpoint.method, handler)
+                if endpoint.head:
+                    resource.add_route("HEAD", handler)
 
 
 def _handler(

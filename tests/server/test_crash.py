@@ -108,7 +108,7 @@ async def test_a_terminated_platform_ends_cleanly(tmp_path: Path) -> None:
         platform.stop()
         assert not Path(platform.unix_socket).exists()
         left = {file.name for file in (tmp_path / "platform").iterdir() if file.is_file()}
-        assert left == {"gateway_key", "platform.sqlite3"}
+        assert left == {"gateway_key", "platform.lock", "platform.sqlite3"}
         platform.start()
         async with Wire(platform.url) as wire:
             assert len(await wire.samples(evaluation)) == BATCH

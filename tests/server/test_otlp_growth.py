@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import json
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -226,3 +227,20 @@ async def test_spans_of_many_traces_in_any_requests(wire: Wire, spans: Spans) ->
         assert (await spans.send(*sent[start : start + 9])).json == {}
     for index, trace_id in enumerate(ids):
         assert await names(wire, trace_id) == [f"{n}" for n in range(index, 70, 7)]
+
+
+async def test_many_answers_to_one_call_follow_each_other(wire: Wire, spans: Spans) -> None:
+    """In the order of their ends, however the requests cut them."""
+    asked = {"type": "tool_call", "id": "c", "name": "look", "arguments": "{}"}
+    call = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    call["gen_ai.output.messages"] = json.dumps([{"role": "assistant", "parts": [asked]}])
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.id": "c"}
+    sent = [spans.span("chat", attributes=call)]
+    for number in range(40):
+        result = {"gen_ai.tool.call.result": f"{number}"}
+        sent.append(spans.span("tool", attributes={**tool, **result}))
+    for start in range(0, 41, 7):
+        await spans.send(*sent[start : start + 7])
+    found = (await wire.get(f"/traces/{TRACE}", params={"raw": "true"})).json["nodes"]
+    assert [node["parent"] for node in found] == [None, *range(40)]
+    assert [node["message"]["content"] for node in found[1:]] == [f"{n}" for n in range(40)]

@@ -168,7 +168,7 @@ async def test_a_source_that_hangs_does_not_hold_the_upload_for_ever(
     client: AsyncTracesClient, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its clean-up has its time, and no more."""
-    monkeypatch.setattr("prime_async.traces.feeds.CLOSING_SECONDS", 0.05)
+    monkeypatch.setattr("prime_async.feeds.CLOSING_SECONDS", 0.05)
     blocked = threading.Event()
     source = Plain(3, blocked=blocked)
     try:

@@ -12,12 +12,13 @@ __all__ = ["Turns"]
 class Turns:
     """The traces that have new spans, by owner.
 
-    One after another, because a trace made of fewer spans must not come behind one made of more;
-    together, because many exporters send at the same time and one rebuild serves them all.
+    Those of one owner one after another, because a trace made of fewer spans must not come behind
+    one made of more; together, because many exporters send at the same time and one rebuild serves
+    them all.
     """
 
     def __init__(self) -> None:
-        self._turn = anyio.Lock()
+        self._turns: dict[str, anyio.Lock] = {}
         self._due: dict[str, set[str]] = {}
 
     async def take(
@@ -32,7 +33,7 @@ class Turns:
             make: makes some traces of the owner, those of others who wait among them.
         """
         self._due.setdefault(owner, set()).update(trace_ids)
-        async with self._turn:
+        async with self._turns.setdefault(owner, anyio.Lock()):
             due = self._due.get(owner, set())
             if due.isdisjoint(trace_ids):
                 return

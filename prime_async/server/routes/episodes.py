@@ -44,8 +44,8 @@ async def get(call: Call) -> Reply:
     """Read one episode: what is known of it, or its envelope."""
     row = _find(call)
     if call.query.raw:
-        document = await read_document(call, row, _not_found(call))
-        return Answer(200, await call.platform.in_thread(with_member_ids, document))
+        async with read_document(call, row, _not_found(call)) as document:
+            return Answer(200, await call.platform.in_thread(with_member_ids, document))
     owner = owner_of(call)
     totals = await call.platform.database.scan(
         lambda reader: trace_episodes.totals(reader, owner, row["episode_id"])

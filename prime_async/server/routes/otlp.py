@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from aiohttp import web
 from msgspec import Struct
 
 from prime_async.server.answers import answer
 from prime_async.server.endpoints import Call, Endpoint, Reply
-from prime_async.server.failures import ErrorAnswer
+from prime_async.server.failures import ErrorAnswer, RequestError
 from prime_async.server.otlp.decoding import Decoded, decode_json, decode_protobuf
 from prime_async.server.otlp.intake import take
-from prime_async.server.otlp.refusals import PROTOBUF, refusal_response
 from prime_async.server.otlp.schema import message_class
 from prime_async.server.traces.owners import TEAM_HEADER, owner_of
 from prime_async.server.traces.records import Window
@@ -21,8 +21,20 @@ from prime_async.server.traces.refusals import in_traces_words
 
 __all__ = ["ENDPOINTS", "ROOT_ENDPOINTS"]
 
+PROTOBUF = "application/x-protobuf"
+
 _NAMED = 5
 """Reasons in the message of a partial success."""
+
+_UNKNOWN, _INVALID_ARGUMENT = 2, 3
+_CODES = {
+    401: 16,  # unauthenticated
+    403: 7,  # permission denied
+    408: 4,  # deadline exceeded
+    429: 8,  # resource exhausted
+    503: 14,  # unavailable
+}
+"""Codes of a ``google.rpc.Status``, which every refusal of OTLP is."""
 
 
 class ExportRequest(Struct, kw_only=True, rename="camel"):
@@ -30,7 +42,7 @@ class ExportRequest(Struct, kw_only=True, rename="camel"):
     well.
     """
 
-    resource_spans: list[dict[str, Any]] = []
+    resource_spans: list[dict[str, Any]] | None = None
 
 
 class PartialSuccess(Struct, kw_only=True, rename="camel", omit_defaults=True):
@@ -83,6 +95,24 @@ def _answer(kind: str, refused: Sequence[str]) -> Reply:
     return web.Response(body=message.SerializeToString(), content_type=PROTOBUF)
 
 
+def _refusal(request: web.Request, failure: RequestError) -> web.Response:
+    """A refusal in the encoding of the request; in JSON the common form stands beside it."""
+    code = _CODES.get(failure.status, _INVALID_ARGUMENT if failure.status < 500 else _UNKNOWN)
+    body, kind = _status(request, failure, code)
+    return web.Response(
+        status=failure.status, body=body, content_type=kind, headers=failure.headers
+    )
+
+
+def _status(request: web.Request, failure: RequestError, code: int) -> tuple[bytes, str]:
+    if request.content_type == PROTOBUF:
+        status: Any = message_class("Refusal")(code=code, message=failure.message)
+        return status.SerializeToString(), PROTOBUF
+    common = msgspec.json.decode(failure.body())
+    told = {"code": code, "message": failure.message, **common}
+    return msgspec.json.encode(told), "application/json"
+
+
 def _endpoint(path: str, handler: Any) -> Endpoint:
     return Endpoint(
         "POST",
@@ -96,7 +126,7 @@ def _endpoint(path: str, handler: Any) -> Endpoint:
         ingests=True,
         other_media=(PROTOBUF,),
         words=in_traces_words,
-        refusal=refusal_response,
+        refusal=_refusal,
     )
 
 

@@ -115,7 +115,7 @@ async def log_samples(call: Call) -> Reply:
 async def _keep(call: Call, run: Subject, step: int, text: bytes) -> Answer:
     objects = call.platform.runs.objects
     sha256 = await call.platform.in_thread(_digest, text)
-    with objects.blobs.pinned(sha256.hex()):
+    async with objects.bringing(sha256.hex()):
         await objects.keep_text(text, sha256.hex())
         row = {
             "key": new_id(),
@@ -157,10 +157,17 @@ async def download(call: Call) -> Reply:
     """Read one file of samples, exactly as it was sent."""
     run, key = _find(call, call.path["run_id"]), call.path["key"]
     found = call.platform.database.point(lambda reader: store.find(reader, run.number, key))
+    missing = RequestError(404, "object_not_found", f"the run has no samples {key}")
     if found is None or not found.confirmed or found.sha256 is None or found.format is None:
-        raise RequestError(404, "object_not_found", f"the run has no samples {key}")
+        raise missing
     path = call.platform.runs.objects.blobs.path(found.sha256.hex())
-    headers = {"Content-Type": _MEDIA_TYPES[found.format]}
+    if not await call.platform.in_thread(path.is_file):
+        raise missing
+    name = f"step-{found.step}-{found.key}.{found.format}"
+    headers = {
+        "Content-Type": _MEDIA_TYPES[found.format],
+        "Content-Disposition": f'attachment; filename="{name}"',
+    }
     return web.FileResponse(path, chunk_size=_WINDOW, headers=headers)
 
 
@@ -234,6 +241,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         download,
         "Read one file of samples",
         {200: None, 404: ErrorAnswer},
+        head=True,
     ),
 )
 

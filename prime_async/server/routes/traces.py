@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from typing import Annotated, Any, ClassVar
 
+import msgspec
 from msgspec import Meta, Struct
 from sqlalchemy import RowMapping
 
@@ -17,7 +17,7 @@ from prime_async.server.otlp.intake import settle
 from prime_async.server.store import trace_queries
 from prime_async.server.store.trace_deletes import Deleted, delete_run, delete_trace
 from prime_async.server.store.trace_queries import Conditions
-from prime_async.server.traces.cursors import read_cursor
+from prime_async.server.traces.cursors import read_cursor, write_cursor
 from prime_async.server.traces.exporting import export
 from prime_async.server.traces.filters import (
     ExportQuery,
@@ -46,6 +46,12 @@ from prime_async.traces.models import (
 )
 
 __all__ = ["ENDPOINTS", "DeletedTraces", "OneQuery", "deleted_answer", "page_of_traces"]
+
+PAGE_BYTES = 4 * 1024 * 1024
+"""A page of messages or calls ends early when they take more."""
+
+_LAST = 2**62
+"""Larger than any index."""
 
 Limit = Annotated[int, Meta(ge=1, le=100)]
 Show = Callable[[bytes, int], Iterator[dict[str, Any]]]
@@ -77,7 +83,7 @@ class NodesQuery(Struct, kw_only=True):
 
     role: list[str] = []
     sampled: bool | None = None
-    after: Annotated[int, Meta(ge=0)] | None = None
+    after: Annotated[int, Meta(ge=0, le=_LAST)] | None = None
     limit: Limit = 20
     cursor: str | None = None
 
@@ -155,9 +161,9 @@ async def get(call: Call) -> Reply:
     """Read one trace: what is known of it, or its document."""
     row = _find(call)
     if call.query.raw:
-        return await send_document(call, row, _not_found(call))
-    document = await read_document(call, row, _not_found(call))
-    tools = await call.platform.in_thread(tools_of, document)
+        return await send_document(call, row, row["trace_id"], _not_found(call))
+    async with read_document(call, row, _not_found(call)) as document:
+        tools = await call.platform.in_thread(tools_of, document)
     return answer({**trace_summary(row), "tool_definitions": tools})
 
 
@@ -183,12 +189,27 @@ async def _graph_page(call: Call, show: Show, index: str, after: int | None) -> 
     cursor = read_cursor(call, call.query.cursor, tuple[int])
     start = 0 if after is None else after + 1
     if cursor is not None:
-        start = cursor[0] + 1
-    document = await read_document(call, _find(call), _not_found(call))
-    items = await call.platform.in_thread(lambda: list(islice(show(document, start), limit + 1)))
-    return page_answer(
-        call, items, limit, lambda item: item, lambda item: (item[index],), partial_index=False
-    )
+        start = min(max(0, cursor[0] + 1), _LAST)
+    async with read_document(call, _find(call), _not_found(call)) as document:
+        items, last = await call.platform.in_thread(_fitting, show(document, start), limit, index)
+    more = None if last is None else write_cursor(call, (last,))
+    listed = msgspec.Raw(b"[" + b",".join(items) + b"]")
+    return answer({"items": listed, "next_cursor": more, "partial_index": False})
+
+
+def _fitting(
+    items: Iterator[dict[str, Any]], limit: int, index: str
+) -> tuple[list[bytes], int | None]:
+    """As many items as a page holds, as JSON; and the index of the last, if there are more."""
+    page: list[bytes] = []
+    size, last = 0, None
+    for item in items:
+        if len(page) >= limit or size >= PAGE_BYTES:
+            return page, last
+        page.append(msgspec.json.encode(item))
+        size += len(page[-1])
+        last = item[index]
+    return page, None
 
 
 async def delete(call: Call) -> Reply:
@@ -254,7 +275,9 @@ _UPLOAD_HEADERS = (
 )
 
 
-def _get(path: str, handler: Any, summary: str, kind: Any, query: type[Struct]) -> Endpoint:
+def _get(
+    path: str, handler: Any, summary: str, kind: Any, query: type[Struct], *, head: bool = False
+) -> Endpoint:
     return Endpoint(
         "GET",
         path,
@@ -263,6 +286,7 @@ def _get(path: str, handler: Any, summary: str, kind: Any, query: type[Struct]) 
         {200: kind, 404: ErrorAnswer},
         query=query,
         headers=_HEADERS,
+        head=head,
         before=settle,
         words=in_traces_words,
     )
@@ -306,7 +330,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         words=in_traces_words,
     ),
     _get("/traces/aggregate", aggregate, "Add traces up", TraceAggregate, AggregateQuery),
-    _get("/traces/{trace_id}", get, "Read a trace", TraceSummary, OneQuery),
+    _get("/traces/{trace_id}", get, "Read a trace", TraceSummary, OneQuery, head=True),
     Endpoint(
         "DELETE",
         "/traces/{trace_id}",

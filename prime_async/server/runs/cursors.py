@@ -5,15 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from prime_async.server.failures import RequestError
+from prime_async.server.store.numbers import storable
 
 __all__ = ["read_cursor", "write_cursor"]
 
-Place = TypeVar("Place")
+Place = TypeVar("Place", bound=tuple[Any, ...])
 
 
 def write_cursor(place: Sequence[int | str | None]) -> str:
@@ -29,8 +30,13 @@ def read_cursor(text: str, kind: type[Place]) -> Place:
     """
     try:
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-        return msgspec.json.decode(base64.b64decode(padded, b"-_", validate=True), type=kind)
+        place = msgspec.json.decode(base64.b64decode(padded, b"-_", validate=True), type=kind)
     except (UnicodeEncodeError, binascii.Error, msgspec.DecodeError) as error:
-        raise RequestError(
-            400, "invalid_cursor", "this cursor does not belong to this list"
-        ) from error
+        raise _not_usable() from error
+    if not storable(place):
+        raise _not_usable()
+    return place
+
+
+def _not_usable() -> RequestError:
+    return RequestError(400, "invalid_cursor", "this cursor does not belong to this list")

@@ -11,7 +11,8 @@ import hashlib
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterable, Collection
+from collections.abc import AsyncIterable, AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -125,7 +126,7 @@ class SampleObjects:
             if now.sha256 is None:
                 store.change(connection, promised.key, values)
 
-        with self.blobs.pinned(sha256.hex()):
+        async with self.bringing(sha256.hex()):
             await to_thread.run_sync(self.blobs.keep, draft, sha256.hex())
             await self._database.write(write)
 
@@ -148,10 +149,34 @@ class SampleObjects:
 
         return await self._database.write(write)
 
+    @asynccontextmanager
+    async def bringing(self, digest: str) -> AsyncIterator[None]:
+        """The time between a file (its digest in hex) and its row; when there is none in the end,
+        the file goes.
+        """
+        try:
+            with self.blobs.pinned(digest):
+                yield
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._sweep(digest)
+            raise
+
+    async def _sweep(self, digest: str) -> None:
+        try:
+            await self._database.write(
+                lambda connection: self.blobs.sweep(
+                    [digest], lambda asked: _known(connection, asked)
+                )
+            )
+        except (OSError, RequestError) as failure:
+            # The next start removes it.
+            log_event(logging.WARNING, "sample_file_left", reason=failure)
+
     async def keep_text(self, data: bytes, digest: str) -> None:
         """Bring the samples of a request to the disk under their digest (hex).
 
-        The caller names them in a row, under :meth:`Blobs.pinned`.
+        The caller names them in a row, under :meth:`bringing`.
         """
         await to_thread.run_sync(self._keep_text, data, digest)
 

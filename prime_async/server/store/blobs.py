@@ -93,7 +93,9 @@ class Blobs:
     def keep(self, draft: Path, digest: str) -> None:
         """Give a file that is on the disk its name; it replaces one with the same content."""
         path = self.path(digest)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        if not path.parent.is_dir():
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            _sync_folder(self._kept)
         draft.chmod(0o600)
         draft.replace(path)
         _sync_folder(path.parent)

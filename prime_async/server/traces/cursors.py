@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from prime_async.server.endpoints import Call
+from prime_async.server.store.numbers import storable
 from prime_async.server.traces.owners import owner_of
 from prime_async.server.traces.refusals import refused
 from prime_async.traces.codes import ErrorCode
@@ -41,7 +42,7 @@ def read_cursor(call: Call, text: str | None, kind: Any) -> Any:
         position = msgspec.msgpack.decode(packed[_SIZE:], type=kind)
     except (ValueError, binascii.Error, msgspec.DecodeError) as error:
         raise _not_usable() from error
-    if packed[:_SIZE] != _fingerprint(call):
+    if packed[:_SIZE] != _fingerprint(call) or not storable(position):
         raise _not_usable()
     return position
 

@@ -32,6 +32,8 @@ GroupBy = Literal[
     "run_id", "model_id", "environment_id", "task_id", "outcome", "agent_name", "run_step"
 ]
 Limit = Annotated[int, Meta(ge=1, le=100)]
+Step = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""What the store can hold."""
 
 _CONTEXT = "context."
 
@@ -52,7 +54,7 @@ class TraceFilter(Struct, kw_only=True):
     model_provider: str | None = None
     task_id: str | None = None
     agent_name: str | None = None
-    run_step: int | None = None
+    run_step: Step | None = None
     reward_min: float | None = None
     reward_max: float | None = None
     outcome: str | None = None
@@ -93,9 +95,9 @@ class EpisodeFilter(Struct, kw_only=True):
     environment_id: str | None = None
     outcome: str | None = None
     has_error: bool | None = None
-    run_step: int | None = None
-    step_min: int | None = None
-    step_max: int | None = None
+    run_step: Step | None = None
+    step_min: Step | None = None
+    step_max: Step | None = None
     created_after: str | None = None
     created_before: str | None = None
 
@@ -130,7 +132,7 @@ class SearchQuery(Struct, kw_only=True):
     query: Annotated[str, Meta(min_length=3, max_length=256)]
     field: SearchField = "content"
     role: str | None = None
-    run_step: int | None = None
+    run_step: Step | None = None
     has_error: bool | None = None
     reward_min: float | None = None
     reward_max: float | None = None

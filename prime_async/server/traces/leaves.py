@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["as_integer", "as_list", "as_number", "as_object", "as_text"]
+from prime_async.server.store.numbers import LARGEST
 
-_INTEGERS = 2**63
-"""SQLite's integers end here."""
+__all__ = ["as_integer", "as_list", "as_number", "as_object", "as_text"]
 
 
 def as_object(value: Any) -> Mapping[str, Any]:
@@ -41,6 +40,6 @@ def as_number(value: Any) -> float | None:
 def as_integer(value: Any) -> int | None:
     """A whole number that the store can hold; a bool is none."""
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, bool) or not whole or not -_INTEGERS <= value < _INTEGERS:
+    if isinstance(value, bool) or not whole or not -LARGEST <= value <= LARGEST:
         return None
     return int(value)

@@ -80,7 +80,8 @@ async def _fill(call: Call, page: _Page, query: Query, conditions: Conditions) -
     while True:
         batch = await call.platform.database.scan(lambda reader: _batch(reader, conditions, page))
         for row in batch:
-            await call.platform.in_thread(work.look_at, row)
+            async with call.platform.bodies.hold(row["length"]):
+                await call.platform.in_thread(work.look_at, row)
             if page.full:
                 return True
         if len(batch) < ROWS_AT_ONCE:

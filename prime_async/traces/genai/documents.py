@@ -126,7 +126,8 @@ def _walked(graph: Graph, turns: Sequence[_Turn], tools: Sequence[Span]) -> list
 def _tool_message(span: Span, call_id: Any) -> dict[str, Any]:
     result = loaded(span.attributes.get("gen_ai.tool.call.result"))
     told = span.message if span.failed and result is None else result
-    message = {"role": "tool", "tool_call_id": call_id, "content": text_of(told or "")}
+    content = "" if told is None else text_of(told)
+    message = {"role": "tool", "tool_call_id": call_id, "content": content}
     name = _first(span, "gen_ai.tool.name")
     return message if name is None else {**message, "name": name}
 

@@ -69,6 +69,56 @@ async def test_presign_put_confirm_and_read_back(wire: Wire) -> None:
     read = await wire.get(f"/rft/external-runs/{run_id}/samples/{key}")
     assert (read.status, read.body) == (200, PARQUET)
     assert read.headers["Content-Type"] == "application/vnd.apache.parquet"
+    assert read.headers["Content-Disposition"] == f'attachment; filename="step-10-{key}.parquet"'
+    head = await wire.send("HEAD", f"/rft/external-runs/{run_id}/samples/{key}")
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["Content-Length"] == str(len(PARQUET))
+    part = {"Range": "bytes=4-9"}
+    read = await wire.get(f"/rft/external-runs/{run_id}/samples/{key}", headers=part)
+    assert (read.status, read.body) == (206, PARQUET[4:10])
+
+
+async def test_files_go_with_their_run(wire: Wire, platform: RunningPlatform) -> None:
+    """From the disk too, also what was uploaded and not confirmed; those of other runs stay."""
+    kept, gone = await training_run(wire), await training_run(wire)
+    for number, run_id in enumerate((kept, gone, gone)):
+        url, key = await presigned(wire, run_id)
+        assert (await put(url, PARQUET + bytes([number]))).status == 200
+        if number < 2:
+            await confirm(wire, run_id, key)
+    assert (await wire.delete(f"/rft/external-runs/{gone}")).status == 204
+    (left,) = await objects(wire, kept)
+    files = [one.name for one in platform.config.run_samples_dir.rglob("*") if one.is_file()]
+    assert files == [left.sha256]
+
+
+async def test_a_file_without_a_row_goes(wire: Wire, platform: RunningPlatform) -> None:
+    """Of an address that took another one, and of a request that is refused at the end."""
+    run_id = await training_run(wire)
+    url, _ = await presigned(wire, run_id)
+    await put(url, PARQUET)
+    assert (await put(url, PARQUET + b"other")).status == 409
+    keyed = {"headers": {"Idempotency-Key": "k"}}
+    body = {"run_id": run_id, "step": 1, "samples": [{"a": 1}]}
+    assert (await wire.post("/rft/samples", body, **keyed)).status == 200
+    body["samples"] = [{"a": 2}]
+    assert (await wire.post("/rft/samples", body, **keyed)).status == 409
+    files = {one.name for one in platform.config.run_samples_dir.rglob("*") if one.is_file()}
+    first = hashlib.sha256(PARQUET).hexdigest()
+    assert files == {first, hashlib.sha256(b'[{"a": 1}]').hexdigest()}
+
+
+async def test_a_file_that_is_lost_is_said(wire: Wire, platform: RunningPlatform) -> None:
+    """In the words of any other refusal."""
+    run_id = await training_run(wire)
+    url, key = await presigned(wire, run_id)
+    await put(url, PARQUET)
+    await confirm(wire, run_id, key)
+    for file in platform.config.run_samples_dir.rglob("*"):
+        if file.is_file():
+            file.unlink()
+    lost = await wire.get(f"/rft/external-runs/{run_id}/samples/{key}")
+    assert (lost.status, lost.code) == (404, "object_not_found")
 
 
 async def test_an_address_takes_one_file(wire: Wire) -> None:
