@@ -16,7 +16,7 @@ from prime_async.runs.traces_read import (
     members_of,
     metrics_of,
     reward_of,
-    rewards_of,
+    scores_of,
 )
 
 __all__ = [
@@ -78,7 +78,7 @@ def trace_to_sample(
         "token_usage": _usage(trace),
         "info": info,
     }
-    return {**rewards_of(trace), **row}
+    return {**scores_of(trace), **row}
 
 
 def build_samples(episodes: Iterable[Any]) -> Iterator[dict[str, Any]]:
