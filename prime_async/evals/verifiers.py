@@ -235,7 +235,7 @@ def _trace_sample(
         "prompt": [],
         "completion": branches[-1]["messages"] if branches else [],
         "trajectory": branches,
-        "task": task,
+        "task": data or task,
         "answer": data.get("answer"),
         "reward": _reward(rewards),
         "metrics": {**scores, **(trace.get("metrics") or {})},

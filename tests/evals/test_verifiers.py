@@ -173,7 +173,7 @@ def test_v1_rollouts_of_a_task_are_numbered() -> None:
 
 
 def test_v1_tells_what_it_was_asked(tmp_path: Path) -> None:
-    """From verifiers 0.4 on: beside a first record that tells little, and nothing of credentials."""
+    """From verifiers 0.4 on, beside a first record that tells little; no credentials."""
     asked = {
         "env": {"taskset": {"id": "sums"}},
         "model": "tiny",
