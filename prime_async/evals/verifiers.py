@@ -29,7 +29,7 @@ class ResultRun:
         folder: where it lies.
         samples: the JSONL file with its samples.
         env: environment as written by the run (``owner/name`` or a bare name), or None (v1 without
-            it).
+            it, an environment without a name).
         model: model that was evaluated, or None (v1 without it).
         metrics: final scores: the ``avg_`` keys without their prefix.
         metadata: every other key.
@@ -108,7 +108,7 @@ def find_runs(start: Path) -> list[Path]:
 
 def _legacy_run(folder: Path) -> ResultRun:
     raw = _read_object(folder / METADATA)
-    env = raw.get("env_id") or raw.get("env")
+    env = raw.get("env_id") or raw.get("env", raw.get("env_id"))
     model = raw.get("model")
     missing = [
         name
@@ -125,8 +125,8 @@ def _legacy_run(folder: Path) -> ResultRun:
     return ResultRun(
         folder=folder,
         samples=folder / RESULTS,
-        env=env,
-        model=model,
+        env=env or None,  # "" is what verifiers writes of an environment that was never loaded
+        model=model or None,
         metrics=metrics,
         metadata={key: value for key, value in raw.items() if not key.startswith("avg_")},
         framework=_text(raw, "framework") or "verifiers",

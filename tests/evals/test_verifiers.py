@@ -172,6 +172,14 @@ def test_v1_rollouts_of_a_task_are_numbered() -> None:
     assert numbers == [[1, 1], [1], [2, 2], []]
 
 
+def test_an_environment_without_a_name(tmp_path: Path) -> None:
+    """verifiers writes "" of one that was made, not loaded; a push asks for a name, a run has it."""
+    (tmp_path / "metadata.json").write_text('{"env_id": "", "model": "m", "avg_reward": 0.5}')
+    (tmp_path / "results.jsonl").write_text("{}\n")
+    run = load_run(tmp_path)
+    assert (run.env, run.model, run.metrics) == (None, "m", {"reward": 0.5})
+
+
 def test_v1_tells_what_it_was_asked(tmp_path: Path) -> None:
     """From verifiers 0.4 on, beside a first record that tells little; no credentials."""
     asked = {
