@@ -173,7 +173,7 @@ def test_v1_rollouts_of_a_task_are_numbered() -> None:
 
 
 def test_an_environment_without_a_name(tmp_path: Path) -> None:
-    """verifiers writes "" of one that was made, not loaded; a push asks for a name, a run has it."""
+    """verifiers writes "" of one that was made, not loaded: a push has to be told."""
     (tmp_path / "metadata.json").write_text('{"env_id": "", "model": "m", "avg_reward": 0.5}')
     (tmp_path / "results.jsonl").write_text("{}\n")
     run = load_run(tmp_path)

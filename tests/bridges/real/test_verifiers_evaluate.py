@@ -61,6 +61,7 @@ def plain(outputs: Any) -> list[dict[str, Any]]:
 
 def without_nulls(value: Any) -> Any:
     """What JSON says of a value, nulls left out."""
+    value = value.model_dump() if hasattr(value, "model_dump") else value
     if isinstance(value, dict):
         return {name: without_nulls(one) for name, one in value.items() if one is not None}
     return [without_nulls(one) for one in value] if isinstance(value, list) else value
