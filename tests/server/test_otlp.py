@@ -332,6 +332,43 @@ async def test_spans_without_a_model_are_traces_too(wire: Wire, spans: Spans) ->
     assert found["info"]["otlp"]["spans"][0]["attributes"] == {**told, "nan": None}
 
 
+async def test_attributes_of_odd_types_are_no_failure(wire: Wire, spans: Spans) -> None:
+    """What the conventions have as text may be anything: the trace is made all the same."""
+    odd = {
+        "gen_ai.operation.name": ["chat"],
+        "gen_ai.request.model": {"name": "m"},
+        "gen_ai.tool.call.id": ["call_1"],
+        "gen_ai.tool.name": "t",
+        "gen_ai.input.messages": [{"role": "tool", "tool_call_id": {"a": 1}, "content": None}],
+    }
+    call = {**odd, "gen_ai.operation.name": "chat"}
+    tool = {**odd, "gen_ai.operation.name": "execute_tool"}
+    sent = [spans.span(str(n), attributes=told) for n, told in enumerate((odd, call, tool))]
+    assert (await spans.send(*sent)).json == {}
+    found = await document(wire, "ab" * 16)
+    assert [one["name"] for one in found["info"]["otlp"]["spans"]] == ["0", "1", "2"]
+    assert found["nodes"][0]["message"]["role"] == "tool"
+
+
+async def test_links_and_events_are_kept(wire: Wire, spans: Spans) -> None:
+    """But for events that say messages, which are nodes."""
+    span = spans.span("chat", attributes={"gen_ai.operation.name": "chat"})
+    pair = {"key": "n", "value": {"intValue": "1"}}
+    span["links"] = [{"traceId": "CD" * 16, "spanId": "EF" * 8, "attributes": [pair]}]
+    said = [{"key": "content", "value": {"stringValue": "hi"}}]
+    span["events"] = [
+        {"name": "gen_ai.user.message", "timeUnixNano": "0", "attributes": said},
+        {"name": "gen_ai.content.completion.chunk"},
+        {"name": "retry", "timeUnixNano": "1500000000", "attributes": [pair]},
+    ]
+    await spans.send(span)
+    found = await document(wire, "ab" * 16)
+    (kept,) = found["info"]["otlp"]["spans"]
+    assert kept["links"] == [{"trace_id": "cd" * 16, "span_id": "ef" * 8, "attributes": {"n": 1}}]
+    assert kept["events"] == [{"name": "retry", "time": 1.5, "attributes": {"n": 1}}]
+    assert [node["message"]["content"] for node in found["nodes"]] == ["hi"]
+
+
 async def test_spans_that_cannot_be_kept_are_counted(wire: Wire, spans: Spans) -> None:
     """The others are taken, as OTLP has it; what is over the limit of a trace is told too."""
     good = spans.span("good")

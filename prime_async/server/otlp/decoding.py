@@ -18,7 +18,7 @@ import msgspec
 from prime_async.server.failures import RequestError
 from prime_async.server.otlp.schema import message_class
 from prime_async.server.traces.lines import Window
-from prime_async.traces.genai.spans import Event, Span
+from prime_async.traces.genai.spans import Event, Link, Span
 
 __all__ = ["Decoded", "decode_json", "decode_protobuf"]
 
@@ -111,6 +111,12 @@ class _Event(msgspec.Struct, rename="camel"):
     attributes: list[_Pair] = []
 
 
+class _Link(msgspec.Struct, rename="camel"):
+    trace_id: str = ""
+    span_id: str = ""
+    attributes: list[_Pair] = []
+
+
 class _Span(msgspec.Struct, rename="camel"):
     trace_id: str = ""
     span_id: str = ""
@@ -121,6 +127,7 @@ class _Span(msgspec.Struct, rename="camel"):
     end_time_unix_nano: int | str = 0
     attributes: list[_Pair] = []
     events: list[_Event] = []
+    links: list[_Link] = []
     status: _Status = msgspec.field(default_factory=_Status)
 
 
@@ -239,6 +246,10 @@ def _span(raw: Any, read: _Binary | _Text) -> Span:
         events=[
             Event(one.name, read.seconds(one.time_unix_nano), _attributes(one.attributes, read))
             for one in raw.events
+        ],
+        links=[
+            Link(read.id(one.trace_id), read.id(one.span_id), _attributes(one.attributes, read))
+            for one in raw.links
         ],
         status=raw.status.code,
         message=raw.status.message,
