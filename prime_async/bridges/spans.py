@@ -148,7 +148,8 @@ class RunSpanExporter(SpanExporter):
         if not trace.matters and not self._everything:
             self.left_out += len(trace.spans)
             return
-        document = trace_document([decode_span(data) for data in trace.spans])
+        spans = [decode_span(data) for data in trace.spans]
+        document = trace_document(spans, kind=self._run.kind.value)
         self._run.log_trace({**document, "id": self._name(trace_id, trace)})
 
     def _name(self, trace_id: str, trace: _Open) -> str:

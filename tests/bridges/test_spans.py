@@ -79,7 +79,7 @@ def test_the_trace_is_the_one_the_platform_makes(place: Place) -> None:
         assert RunSpanExporter(run).export(ended) is SpanExportResult.SUCCESS
     (ours,) = place.traces(run.id)
     stamp = ours.pop("run")
-    assert stamp == {"id": run.id, "type": "train"}
+    assert stamp == {"id": run.id, "type": "train", "work": {"type": "train", "step": 3}}
     assert ours == theirs
     assert [node["message"]["content"] for node in ours["nodes"]] == ["2 + 2?", "4"]
     assert ours["metrics"] == {"right": 1.0}

@@ -350,6 +350,56 @@ async def test_attributes_of_odd_types_are_no_failure(wire: Wire, spans: Spans) 
     assert found["nodes"][0]["message"]["role"] == "tool"
 
 
+async def test_openinference(wire: Wire, spans: Spans) -> None:
+    """Its numbered attributes of other names are messages, calls and tools too."""
+    asked, said = "llm.input_messages", "llm.output_messages.0.message"
+    call = {
+        "openinference.span.kind": "LLM",
+        "llm.model_name": "tiny-2026",
+        "llm.provider": "openai",
+        "llm.invocation_parameters": '{"model": "tiny", "temperature": 0.5, "stop": ["\\n"]}',
+        "llm.token_count.prompt": 9,
+        "llm.token_count.completion": 3,
+        "llm.token_count.prompt_details.cache_read": 4,
+        "llm.finish_reason": "tool_calls",
+        f"{asked}.1.message.role": "user",
+        f"{asked}.1.message.contents.0.message_content.type": "text",
+        f"{asked}.1.message.contents.0.message_content.text": "Weather in Paris?",
+        f"{asked}.1.message.contents.1.message_content.type": "image",
+        f"{asked}.1.message.contents.1.message_content.image.image.url": "http://a/b.png",
+        f"{asked}.0.message.role": "system",
+        f"{asked}.0.message.content": "Be brief.",
+        f"{said}.role": "assistant",
+        f"{said}.tool_calls.0.tool_call.id": "call_1",
+        f"{said}.tool_calls.0.tool_call.function.name": "weather",
+        f"{said}.tool_calls.0.tool_call.function.arguments": "{}",
+        "llm.tools.0.tool.json_schema": '{"function": {"name": "weather"}}',
+        "input.value": "Be brief.",
+    }
+    tool = {"openinference.span.kind": "TOOL", "tool.name": "weather", "output.value": "rain"}
+    await spans.send(spans.span("llm", attributes=call), spans.span("tool", attributes=tool))
+    found = await document(wire, "ab" * 16)
+    system, user, answer = (node["message"] for node in found["nodes"])
+    assert system == {"role": "system", "content": "Be brief."}
+    assert user["content"] == [
+        {"type": "text", "text": "Weather in Paris?"},
+        {"type": "image_url", "image_url": {"url": "http://a/b.png"}},
+    ]
+    assert answer["tool_calls"] == [{"id": "call_1", "name": "weather", "arguments": "{}"}]
+    (made,) = found["calls"]
+    assert (made["model"], made["finish_reason"]) == ("tiny-2026", "tool_calls")
+    assert made["sampling"] == {"temperature": 0.5, "stop": ["\n"]}
+    assert made["usage"] == {
+        "prompt_tokens": 5,
+        "completion_tokens": 3,
+        "cached_input_tokens": 4,
+    }
+    assert found["tools"] == [{"name": "weather"}]
+    assert found["agent"]["config"]["client"] == {"provider": "openai"}
+    assert "brief" not in str(found["info"])
+    assert found["info"]["otlp"]["spans"][1]["attributes"]["output.value"] == "rain"
+
+
 async def test_links_and_events_are_kept(wire: Wire, spans: Spans) -> None:
     """But for events that say messages, which are nodes."""
     span = spans.span("chat", attributes={"gen_ai.operation.name": "chat"})

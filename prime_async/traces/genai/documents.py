@@ -63,8 +63,14 @@ class _Turn(NamedTuple):
     said: Conversation
 
 
-def trace_document(spans: Sequence[Span]) -> dict[str, Any]:
-    """The trace of spans that share an id, in the format that traces are uploaded in."""
+def trace_document(spans: Sequence[Span], *, kind: str | None = None) -> dict[str, Any]:
+    """The trace of spans that share an id, in the format that traces are uploaded in.
+
+    Args:
+        spans: any order.
+        kind: of the run it is logged to, ``eval`` or ``train``, whose id the trace is given then;
+            None leaves it to the spans to name a run.
+    """
     spans = sorted(
         (openinference.in_genai(span) for span in spans),
         key=lambda span: (span.start, span.span_id),
@@ -89,7 +95,7 @@ def trace_document(spans: Sequence[Span]) -> dict[str, Any]:
         "is_completed": root is not None,
         "timing": _timing(spans),
     }
-    run = _run(spans)
+    run = _run(spans, kind)
     return document if run is None else {**document, "run": run}
 
 
@@ -308,18 +314,18 @@ def _timing(spans: Sequence[Span]) -> dict[str, Any]:
     return {"start": start, "agent": {"start": start, "end": end}}
 
 
-def _run(spans: Sequence[Span]) -> Mapping[str, Any] | None:
-    run_id = _told(spans, "prime.run.id")
-    if run_id is None:
-        return None
-    kind = _told(spans, "prime.run.type")
-    run: dict[str, Any] = {
-        "id": text_of(run_id)[:ID_CHARACTERS],
-        "type": kind if kind == "train" else "eval",
-    }
+def _run(spans: Sequence[Span], kind: str | None) -> Mapping[str, Any] | None:
+    run: dict[str, Any] = {}
+    if kind is None:
+        run_id = _told(spans, "prime.run.id")
+        if run_id is None:
+            return None
+        kind = "train" if _told(spans, "prime.run.type") == "train" else "eval"
+        run["id"] = text_of(run_id)[:ID_CHARACTERS]
+    run["type"] = kind
     name, step = _told(spans, "prime.run.name"), _told(spans, "prime.run.step")
     if name is not None:
         run["name"] = text_of(name)
     if isinstance(step, int):
-        run["work"] = {"type": run["type"], "step": step}
+        run["work"] = {"type": kind, "step": step}
     return run
