@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import anyio.to_thread
 
+from prime_async.bridges.native import as_record, is_native
 from prime_async.bridges.target import AnyRun
 from prime_async.evals.lines import LineError, decoded, numbered_lines, with_example_id
 from prime_async.evals.verifiers import METADATA, load_run, samples_file
 from prime_async.runs.errors import ConfigurationError, RunFinishedError
 from prime_async.runs.metrics import Averages
-from prime_async.runs.projection import is_trace
 from prime_async.runs.run import AsyncRun
 from prime_async.runs.traces_read import entry
 
@@ -77,7 +77,7 @@ async def stream_results(
     records = opened.records()
     while some := await anyio.to_thread.run_sync(_next, records, abandon_on_cancel=True):
         for record in some:
-            if _is_native(record):
+            if is_native(record):
                 await run.alog_traces([record])
                 averages.add(record)
             else:
@@ -118,25 +118,18 @@ class RolloutLogger:
             RunFinishedError: the run takes nothing more.
         """
         for record in rollouts:
-            if _is_native(record):
+            if is_native(record):
                 self._run.log_trace(record)
             else:
                 self._run.log_samples([_row(record)])
 
-    async def on_complete(self, episode: Any) -> None:
-        """Log an episode that has ended, and the scores so far as final ones. While the queue of an
-        asynchronous run is full it waits for room, so that the evaluation is as slow as its
-        delivery, within the run's ``put_timeout``.
+    def on_complete(self, episode: Any) -> Awaitable[None]:
+        """Log an episode that has ended, and the scores so far as final ones; to be awaited.
+
+        While the queue of an asynchronous run is full it waits for room, so that the evaluation is
+        as slow as its delivery, within the run's ``put_timeout``.
         """
-        try:
-            if isinstance(self._run, AsyncRun):
-                await self._run.alog_traces([episode])
-            else:
-                self._run.log_trace(episode)
-            self._averages.add(episode)
-            self._run.update_summary(_averaged(self._averages))
-        except RunFinishedError as error:
-            self._miss(1, error)
+        return self._complete(episode)
 
     def on_progress(
         self, all_outputs: Iterable[Any], new_outputs: Iterable[Any], metadata: Any = None
@@ -151,6 +144,18 @@ class RolloutLogger:
         except RunFinishedError as error:
             self._miss(len(some), error)
 
+    async def _complete(self, episode: Any) -> None:
+        record = await as_record(episode)
+        try:
+            if isinstance(self._run, AsyncRun):
+                await self._run.alog_traces([record])
+            else:
+                self._run.log_trace(record)
+            self._averages.add(record)
+            self._run.update_summary(_averaged(self._averages))
+        except RunFinishedError as error:
+            self._miss(1, error)
+
     def _miss(self, count: int, error: RunFinishedError) -> None:
         if not self.missed:
             _LOG.warning("rollouts are not kept: %s", error)
@@ -163,7 +168,7 @@ class _Source:
     def __init__(self, source: Any) -> None:
         self.refused: list[str] = []
         self._path = Path(source) if isinstance(source, str | PathLike) else None
-        self._source = [source] if self._path is None and _is_native(source) else source
+        self._source = [source] if self._path is None and is_native(source) else source
         if self._path is None and not isinstance(self._source, Mapping | Iterable):
             found = _columns(source)
             if found is None:
@@ -224,13 +229,6 @@ class _Line(NamedTuple):
 
     record: dict[str, Any]
     size: int
-
-
-def _is_native(record: Any) -> bool:
-    """Say whether a record is a trace or an episode, or an object that describes itself as one."""
-    if isinstance(record, Mapping):
-        return is_trace(record)
-    return is_trace(record) or callable(getattr(record, "to_record", None))
 
 
 def _row(record: Any) -> Any:
