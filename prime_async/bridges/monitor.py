@@ -14,10 +14,10 @@ from prime_async.bridges.opening import first_rank, open_run
 from prime_async.bridges.prime_rl import run_options, work_stamp
 from prime_async.bridges.target import AnyRun
 from prime_async.errors import PrimeTracesError
+from prime_async.evals.traces_read import entry
 from prime_async.runs.errors import RunFinishedError
 from prime_async.runs.options import RunStatus
 from prime_async.runs.projection import is_trace
-from prime_async.runs.traces_read import entry
 
 __all__ = ["RunMonitor"]
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from prime_async.evals.traces_read import entry
 from prime_async.runs.options import TrainingSpec
-from prime_async.runs.traces_read import entry
 
 __all__ = ["run_options", "work_stamp"]
 

@@ -13,12 +13,12 @@ import anyio.to_thread
 
 from prime_async.bridges.native import as_record, is_native
 from prime_async.bridges.target import AnyRun
+from prime_async.evals.averages import Averages
 from prime_async.evals.lines import LineError, decoded, numbered_lines, with_example_id
+from prime_async.evals.traces_read import entry
 from prime_async.evals.verifiers import METADATA, load_run, samples_file
 from prime_async.runs.errors import ConfigurationError, RunFinishedError
-from prime_async.runs.metrics import Averages
 from prime_async.runs.run import AsyncRun
-from prime_async.runs.traces_read import entry
 
 __all__ = ["RolloutLogger", "StreamedResults", "stream_results"]
 

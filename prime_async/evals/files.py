@@ -49,6 +49,7 @@ class FileCheck:
         oversized: lines too large to send, after trimming where that was asked for.
         rewritten: indexes of the lines that are not sent as they stand.
         info: how the file looked, to notice a change.
+        mapping: what said which samples each line stands for, if one line is not one sample.
     """
 
     path: Path
@@ -56,6 +57,7 @@ class FileCheck:
     samples: int = 0
     oversized: list[OversizedLine] = field(default_factory=list)
     rewritten: Ranges = field(default_factory=Ranges)
+    mapping: RowMapping | None = None
 
 
 def check_jsonl(
@@ -80,7 +82,7 @@ def check_jsonl(
     faults = _Faults(path)
     row_mapping = None if mapping is None else mapping()
     try:
-        check = FileCheck(path, SourceInfo.of(path))
+        check = FileCheck(path, SourceInfo.of(path), mapping=row_mapping)
         for line in numbered_lines(path):
             try:
                 produced = samples_of(line.data, rename_id=rename_id, mapping=row_mapping)

@@ -12,13 +12,28 @@ from pathlib import Path
 from typing import Any
 
 from prime_async.errors import InvalidEvaluationError
+from prime_async.evals.averages import Averages
 from prime_async.evals.lines import LineError, decoded, numbered_lines
+from prime_async.evals.traces_read import reward_of
 
-__all__ = ["ResultRun", "TraceSamples", "find_runs", "load_run", "samples_file"]
+__all__ = ["CUT_SHORT", "ResultRun", "TraceSamples", "find_runs", "load_run", "samples_file"]
 
 METADATA, RESULTS, TRACES = "metadata.json", "results.jsonl", "traces.jsonl"
 _RESOLVED = Path("configs", "resolved", "eval.json")
 """What a v1 evaluation was asked to do; written from verifiers 0.4 on."""
+
+
+CUT_SHORT = frozenset(
+    {
+        "compaction_failed",
+        "context_length",
+        "max_input_tokens",
+        "max_output_tokens",
+        "max_total_tokens",
+        "max_turns",
+    }
+)
+"""Stop conditions that mean that a limit ended a rollout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +206,19 @@ class TraceSamples:
 
     def __init__(self) -> None:
         self._rollouts: Counter[str] = Counter()
+        self._averages = Averages()
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The averages of the records so far, as metadata of older runs has them; {} before any."""
+        averages = self._averages.summary() if self._averages else {}
+        return {name.removeprefix("avg_"): value for name, value in averages.items()}
 
     def __call__(self, record: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the samples of the next record."""
         traces = _traces_of(record)
+        if record:
+            self._averages.add(record)
         episode = record if "traces" in record else {}
         task = _dig(record, "task") or _dig(traces[0], "task") if traces else {}
         key = json.dumps([task.get("key"), _dig(task, "data").get("idx")])
@@ -237,7 +261,7 @@ def _trace_sample(
         "trajectory": branches,
         "task": data or task,
         "answer": data.get("answer"),
-        "reward": _reward(rewards),
+        "reward": reward_of(trace),
         "metrics": {**scores, **(trace.get("metrics") or {})},
         "is_completed": trace.get("is_completed"),
         "is_truncated": _is_truncated(trace),
@@ -254,21 +278,9 @@ def _trace_sample(
     }
 
 
-_CUT_SHORT = frozenset(
-    {
-        "compaction_failed",
-        "context_length",
-        "max_input_tokens",
-        "max_output_tokens",
-        "max_total_tokens",
-        "max_turns",
-    }
-)
-
-
 def _is_truncated(trace: Mapping[str, Any]) -> bool:
     """Say whether a limit ended it: of the run, or of the model's last answer."""
-    if trace.get("stop_condition") in _CUT_SHORT:
+    if trace.get("stop_condition") in CUT_SHORT:
         return True
     calls = [call for call in trace.get("calls") or () if not call.get("error")]
     return bool(calls) and calls[-1].get("finish_reason") == "length"
@@ -336,18 +348,6 @@ def _total_usage(calls: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 def _number(usage: Mapping[str, Any], name: str) -> int:
     found = usage.get(name)
     return found if isinstance(found, int) else 0
-
-
-def _reward(rewards: Mapping[str, Mapping[str, Any]]) -> float | None:
-    """Weigh the named rewards into the total, as the trace itself does; None when nothing was
-    scored.
-    """
-    scored = [
-        entry["score"] * (1.0 if entry.get("weight") is None else entry["weight"])
-        for entry in rewards.values()
-        if isinstance(entry.get("score"), int | float)
-    ]
-    return sum(scored) if scored else None
 
 
 def _read_object(path: Path) -> dict[str, Any]:

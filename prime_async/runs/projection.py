@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prime_async import values
-from prime_async.runs.errors import ConfigurationError
-from prime_async.runs.traces_read import (
+from prime_async.evals.traces_read import (
     branch_of,
     entry,
     members_of,
@@ -18,6 +17,8 @@ from prime_async.runs.traces_read import (
     reward_of,
     scores_of,
 )
+from prime_async.evals.verifiers import CUT_SHORT
+from prime_async.runs.errors import ConfigurationError
 
 __all__ = [
     "batch_samples",
@@ -228,8 +229,7 @@ def _message(node: Any) -> Any:
 
 
 def _truncated(trace: Any) -> bool:
-    limits = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens")
-    if entry(trace, "stop_condition") in (*limits, "context_length"):
+    if entry(trace, "stop_condition") in CUT_SHORT:
         return True
     calls = [call for call in entry(trace, "calls") or () if not entry(call, "error")]
     return bool(calls) and entry(calls[-1], "finish_reason") == "length"
