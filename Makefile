@@ -6,7 +6,7 @@ export LC_ALL := C.UTF-8
 export PYTHONUTF8 := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-scale lint bench generate clean
+.PHONY: demo test test-scale test-bridges lint bench generate clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -33,6 +33,30 @@ test: $(VENV)/dev ## all tests but those of test-scale
 test-scale: $(VENV)/bench ## minutes of load, and the built package in a clean environment
 	$(BIN)/python -m pytest -m "scale or slow"
 
+# Packages that are too heavy for .venv, each set in an environment of its own: verifiers before and
+# from 0.4 on cannot be in one. torch is the build without CUDA where its index is reachable.
+REAL := tests/bridges/real
+TORCH ?= torch==2.13.0
+PIP_REAL = -m pip install -q -c constraints.txt -e ".[dev]"
+
+$(VENV)-bridges/ready: pyproject.toml constraints.txt $(REAL)/requirements.txt
+	$(PYTHON) -m venv $(VENV)-bridges
+	$(VENV)-bridges/bin/python -m pip install -q -U 'pip>=25'
+	$(VENV)-bridges/bin/python -m pip install -q --no-deps \
+		--extra-index-url https://download.pytorch.org/whl/cpu '$(TORCH)'
+	$(VENV)-bridges/bin/python $(PIP_REAL) -r $(REAL)/requirements.txt
+	@touch $@
+
+$(VENV)-bridges-legacy/ready: pyproject.toml constraints.txt $(REAL)/requirements-legacy.txt
+	$(PYTHON) -m venv $(VENV)-bridges-legacy
+	$(VENV)-bridges-legacy/bin/python -m pip install -q -U 'pip>=25'
+	$(VENV)-bridges-legacy/bin/python $(PIP_REAL) -r $(REAL)/requirements-legacy.txt
+	@touch $@
+
+test-bridges: $(VENV)-bridges/ready $(VENV)-bridges-legacy/ready ## the bridges beside the real packages (2.5 GB)
+	$(VENV)-bridges/bin/python -m pytest -m slow -W default $(REAL)
+	$(VENV)-bridges-legacy/bin/python -m pytest -m slow -W default $(REAL)/test_verifiers_evaluate.py
+
 lint: $(VENV)/dev ## format, lint, types, layers, generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -48,4 +72,4 @@ bench: $(VENV)/bench ## ours beside the official packages and a floor, in one ru
 	$(BIN)/python -m benchmarks
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bridges $(VENV)-bridges-legacy .mypy_cache .ruff_cache .pytest_cache .hypothesis

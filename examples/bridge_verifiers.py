@@ -1,39 +1,55 @@
-"""Stream the results of a verifiers evaluation into a run, while it goes on and at its end.
+"""Stream the episodes of a verifiers evaluation into a run, while it goes on and at its end.
 
 python examples/bridge_verifiers.py
 """
 
 import asyncio
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from prime_async.bridges import RolloutLogger, stream_results
 from prime_async.runs import init
 
 
-async def evaluate(on_progress: Callable[..., None] | None = None) -> dict[str, Any]:
-    """Stands for ``await env.evaluate(client, model, on_progress=...)``."""
-    outputs: list[dict[str, Any]] = []
-    for number in range(20):
-        await asyncio.sleep(0)  # here the model thinks
-        prompt = [{"role": "user", "content": f"How much is {number} + {number}?"}]
-        completion = [{"role": "assistant", "content": str(2 * number)}]
-        rollout = {"example_id": number, "prompt": prompt, "completion": completion, "reward": 1.0}
-        outputs.append(rollout)
-        if on_progress is not None:
-            on_progress(outputs, [rollout])
-    return {"outputs": outputs, "metadata": {"env_id": "sums", "avg_reward": 1.0}}
+def episode(number: int) -> dict[str, Any]:
+    """Stands for an episode of verifiers 0.4, of one trace."""
+    start = time.time()
+    said = [("user", f"How much is {number} + {number}?"), ("assistant", str(2 * number))]
+    nodes = [
+        {
+            "parent": place - 1 if place else None,
+            "message": {"role": role, "content": text},
+            "sampled": role == "assistant",
+            "timestamp": start,
+        }
+        for place, (role, text) in enumerate(said)
+    ]
+    rewards = {"right": {"score": 1.0, "weight": 1.0}}
+    name = f"sum-{number}-{start}"
+    trace = {"id": name, "nodes": nodes, "rewards": rewards, "ok": True, "timing": {"start": start}}
+    return {"id": f"episode-{name}", "env": {"id": "sums"}, "ok": True, "traces": [trace]}
+
+
+async def evaluate(on_complete: Callable[[Any], Awaitable[None]]) -> list[dict[str, Any]]:
+    """Stands for ``await env.run_slot(slot, context, semaphore, on_complete)`` of every slot."""
+    episodes = [episode(number) for number in range(20)]
+    for one in episodes:
+        await on_complete(one)
+    return episodes
 
 
 async def main() -> str | int:
     options: dict[str, Any] = {"context": "local", "model": "tiny", "environments": ["sums"]}
-    async with await init(name="as they finish", **options) as first:
-        await evaluate(on_progress=RolloutLogger(first).on_progress)
+    async with await init(name="as they complete", **options) as first:
+        await evaluate(RolloutLogger(first).on_complete)
     async with await init(name="all at the end", **options) as second:
-        streamed = await stream_results(second, await evaluate())  # or a folder, or its file
+        episodes = [episode(number) for number in range(20)]
+        streamed = await stream_results(second, episodes)  # or a folder, or its file
     whole = all(run.receipt and run.receipt.counts.delivered == 20 for run in (first, second))
-    return 0 if whole and streamed.metrics == {"reward": 1.0} else str(second.receipt)
+    scores = {"right": 1.0, "reward": 1.0, "error": 0.0}
+    return 0 if whole and streamed.metrics == first.summary == scores else str(second.receipt)
 
 
 sys.exit(asyncio.run(main()))

@@ -114,6 +114,7 @@ PLAN = Plan(
         "AsyncRun.alog_metrics": "waiting for room is for loops that must not be stalled",
         "AsyncRun.alog_samples": "waiting for room is for loops that must not be stalled",
         "AsyncRun.alog_traces": "waiting for room is for loops that must not be stalled",
+        "AsyncRunMonitor": "is awaited by the trainers that call it; RunMonitor is for the others",
         "aiter_batches": "iter_batches is the same for plain code",
         "compress_batch": "makes what only a sink's own loop sends",
         "AsyncAPIClient.connect": "hands out the transport, all of whose methods are asynchronous",

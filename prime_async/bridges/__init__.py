@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from prime_async._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from prime_async.bridges.async_monitor import AsyncRunMonitor as AsyncRunMonitor
     from prime_async.bridges.logs import RunLogHandler as RunLogHandler
     from prime_async.bridges.monitor import RunMonitor as RunMonitor
     from prime_async.bridges.rollouts import RolloutLogger as RolloutLogger
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnyRun",
+    "AsyncRunMonitor",
     "RolloutLogger",
     "RunCallback",
     "RunLogHandler",
@@ -33,6 +35,7 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "AnyRun": "prime_async.bridges.target",
+        "AsyncRunMonitor": "prime_async.bridges.async_monitor",
         "RolloutLogger": "prime_async.bridges.rollouts",
         "RunCallback": "prime_async.bridges.trainer",
         "RunLogHandler": "prime_async.bridges.logs",

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from prime_async import values
 from prime_async.bridges.opening import first_rank, open_run
+from prime_async.bridges.prime_rl import run_options, work_stamp
 from prime_async.bridges.target import AnyRun
 from prime_async.errors import PrimeTracesError
+from prime_async.evals.traces_read import entry
 from prime_async.runs.errors import RunFinishedError
-from prime_async.runs.options import RunStatus, TrainingSpec
+from prime_async.runs.options import RunStatus
 from prime_async.runs.projection import is_trace
-from prime_async.runs.traces_read import entry
 
 __all__ = ["RunMonitor"]
 
@@ -158,73 +159,20 @@ def _log_rollouts(run: AnyRun, rollouts: Iterable[Any], marks: Mapping[str, Any]
         told = getattr(rollout, "to_record", None)
         record = told() if callable(told) and not isinstance(rollout, Mapping) else rollout
         if isinstance(record, Mapping) and is_trace(record):
-            run.log_trace({**record, "run": _work(record, marks)})
+            run.log_trace(
+                {**record, "run": work_stamp(record, marks.get("tag", "train"), marks["step"])}
+            )
         elif isinstance(record, Mapping):
             run.log_samples([{**record, **marks}])
         else:
             run.log_samples([record])
 
 
-def _work(record: Mapping[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:
-    """Say of a trace which step it belongs to, unless it does itself."""
-    stamp = record.get("run")
-    before: Mapping[str, Any] = stamp if isinstance(stamp, Mapping) else {}
-    work = {"type": marks.get("tag", "train"), "step": marks["step"]}
-    return {"work": work, **before}
-
-
 def _open(config: Any, run_config: Any, options: Mapping[str, Any]) -> AnyRun | None:
     try:
-        return open_run(**{**dict(_found(config, run_config)), **options})
+        return open_run(**{**run_options(config, run_config), **options})
     except PrimeTracesError as error:
         if options.get("on_error") == "raise":
             raise
         _LOG.warning("the training is not reported: %s", error)
         return None
-
-
-def _found(config: Any, run_config: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the arguments of `init` that configurations and environment give."""
-    yield "kind", "train"
-    yield "framework", "prime-rl"
-    run_id = os.environ.get("RUN_ID", "").strip()
-    if run_id:
-        yield "id", run_id
-    yield from _account(config)
-    yield "name", entry(config, "run_name")
-    yield "team_id", entry(config, "team_id")
-    if run_config is not None:
-        yield from _described(run_config)
-
-
-def _account(config: Any) -> Iterator[tuple[str, str]]:
-    """Yield address and key. The address may end where prime-rl's own requests begin."""
-    address = entry(config, "base_url") or os.environ.get("PRIME_API_BASE", "").strip()
-    key = os.environ.get(entry(config, "api_key_var") or "PRIME_API_KEY", "").strip()
-    if address:
-        yield "base_url", address.rstrip("/").removesuffix("/rft")
-    if key:
-        yield "api_key", key
-
-
-def _described(run_config: Any) -> Iterator[tuple[str, Any]]:
-    model = entry(run_config, "model")
-    yield "model", model if isinstance(model, str) else entry(model, "name")
-    dump = getattr(run_config, "model_dump", None)
-    plain = dump(exclude_none=True, mode="json") if callable(dump) else run_config
-    if isinstance(plain, Mapping):
-        yield "config", plain
-    train = entry(run_config, "train")
-    sources = entry(train, "env") or entry(train, "source") or entry(run_config, "env")
-    names = [entry(one, "id") or entry(entry(one, "env"), "id") for one in sources or ()]
-    yield "environments", [name for name in names if name] or None
-    yield (
-        "training",
-        TrainingSpec(
-            max_steps=entry(run_config, "max_steps") or 0,
-            batch_size=entry(run_config, "batch_size"),
-            rollouts_per_example=entry(run_config, "group_size"),
-            seq_len=entry(run_config, "seq_len"),
-            wandb_project=entry(entry(run_config, "wandb"), "project"),
-        ),
-    )

@@ -1,30 +1,36 @@
-"""Results of the verifiers library into a run: of ``env.evaluate``, of its files, one by one."""
+"""Results of the verifiers library into a run: as they finish, all at the end, or of its files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio.to_thread
 
+from prime_async.bridges.native import as_record, is_native
 from prime_async.bridges.target import AnyRun
+from prime_async.evals.averages import Averages
 from prime_async.evals.lines import LineError, decoded, numbered_lines, with_example_id
+from prime_async.evals.traces_read import entry
 from prime_async.evals.verifiers import METADATA, load_run, samples_file
-from prime_async.runs.errors import ConfigurationError
-from prime_async.runs.projection import is_trace
+from prime_async.runs.errors import ConfigurationError, RunFinishedError
 from prime_async.runs.run import AsyncRun
-from prime_async.runs.traces_read import entry
 
 __all__ = ["RolloutLogger", "StreamedResults", "stream_results"]
 
 _AT_ONCE = 16
+_BYTES_AT_ONCE = 2**19
+"""Read ahead of a file; a longer line is taken by itself."""
+
 _ROLLOUTS = ("outputs", "rollouts", "states")
 _NOT_RESULTS = frozenset({"client", "input", "trajectory"})
 """What a state holds beside results: a live client, what its fields repeat, tokens of each turn."""
+
+_LOG = logging.getLogger("prime_async.bridges")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,9 @@ class StreamedResults:
 
     Attributes:
         records: rollouts, traces and episodes that were logged.
-        metrics: final scores the source told, which the run's summary has too.
+        metrics: final scores, which the run's summary has too: those the source told, else the
+            averages of its traces, ``reward``, each metric and reward by its name, and ``error``,
+            the share of failed episodes.
         refused: lines of a file that hold no record, as ``file:line: why``.
     """
 
@@ -47,14 +55,14 @@ async def stream_results(
 ) -> StreamedResults:
     """Log the results of an evaluation, waiting for room whenever the run's queue is full.
 
-    Traces and episodes of verifiers v1 are logged as such, rollouts of older versions as samples.
-    The final scores are merged into the summary of the run.
+    Traces and episodes (verifiers from 0.4 on, and v1 before) are logged as such, rollouts of older
+    versions as samples. The final scores are merged into the summary of the run.
 
     Args:
         run: where to.
-        source: what ``env.evaluate`` or ``env.generate`` returned, a list or any iterable of
-            rollouts, traces or episodes (mappings, or objects with ``to_record()``), a result
-            folder, or one of its files.
+        source: what ``run_eval``, ``env.evaluate`` or ``env.generate`` returned, an iterable of
+            rollouts, traces or episodes (mappings, or objects with ``to_record()``) or a single
+            one, a result folder, or one of its files.
 
     Raises:
         InvalidEvaluationError: a folder that is no result folder, or metadata that is broken.
@@ -64,17 +72,20 @@ async def stream_results(
     """
     opened = _Source(source)
     metrics = await anyio.to_thread.run_sync(opened.metrics)
-    if metrics:
-        run.update_summary(metrics)
+    averages = Averages()
     count = 0
     records = opened.records()
     while some := await anyio.to_thread.run_sync(_next, records, abandon_on_cancel=True):
         for record in some:
-            if is_trace(record) or _native(record):
+            if is_native(record):
                 await run.alog_traces([record])
+                averages.add(record)
             else:
                 await run.alog_samples([_row(record)])
         count += len(some)
+    metrics = metrics or _averaged(averages)
+    if metrics:
+        run.update_summary(metrics)
     return StreamedResults(count, metrics, tuple(opened.refused))
 
 
@@ -82,37 +93,73 @@ class RolloutLogger:
     """Logs rollouts as they finish: a function to be called with one, or with several. ::
 
         log = RolloutLogger(run)
-        results = await env.evaluate(..., on_progress=log.on_progress)
+        await env.run_slot(slot, context, semaphore, log.on_complete)  # verifiers 0.4
+        await env.evaluate(..., on_progress=log.on_progress)  # before
 
-    Any thread and any loop may call it, and it never waits.
+    Any thread and any loop may call it. The two hooks never fail the evaluation: what comes when
+    the run takes nothing more is counted, and told once as a warning.
 
     Args:
         run: a run, asynchronous or not.
+
+    Attributes:
+        missed: rollouts that came to a hook when the run took nothing more.
     """
 
     def __init__(self, run: AnyRun) -> None:
+        self.missed = 0
         self._run = run
+        self._averages = Averages()
 
     def __call__(self, *rollouts: Any) -> None:
-        """Log rollouts, traces or episodes.
+        """Log rollouts, traces or episodes; never waits.
 
         Raises:
             RunFinishedError: the run takes nothing more.
         """
         for record in rollouts:
-            if is_trace(record) or _native(record):
+            if is_native(record):
                 self._run.log_trace(record)
             else:
                 self._run.log_samples([_row(record)])
+
+    def on_complete(self, episode: Any) -> Awaitable[None]:
+        """Log an episode that has ended, and the scores so far as final ones; to be awaited.
+
+        While the queue of an asynchronous run is full it waits for room, so that the evaluation is
+        as slow as its delivery, within the run's ``put_timeout``.
+        """
+        return self._complete(episode)
 
     def on_progress(
         self, all_outputs: Iterable[Any], new_outputs: Iterable[Any], metadata: Any = None
     ) -> None:
         """Log the new ones of the rollouts so far, and the scores so far as final ones."""
-        self(*new_outputs)
-        metrics = _scores(metadata) if isinstance(metadata, Mapping) else {}
-        if metrics:
-            self._run.update_summary(metrics)
+        some = list(new_outputs)
+        try:
+            self(*some)
+            metrics = _scores(metadata) if isinstance(metadata, Mapping) else {}
+            if metrics:
+                self._run.update_summary(metrics)
+        except RunFinishedError as error:
+            self._miss(len(some), error)
+
+    async def _complete(self, episode: Any) -> None:
+        record = await as_record(episode)
+        try:
+            if isinstance(self._run, AsyncRun):
+                await self._run.alog_traces([record])
+            else:
+                self._run.log_trace(record)
+            self._averages.add(record)
+            self._run.update_summary(_averaged(self._averages))
+        except RunFinishedError as error:
+            self._miss(1, error)
+
+    def _miss(self, count: int, error: RunFinishedError) -> None:
+        if not self.missed:
+            _LOG.warning("rollouts are not kept: %s", error)
+        self.missed += count
 
 
 class _Source:
@@ -121,8 +168,8 @@ class _Source:
     def __init__(self, source: Any) -> None:
         self.refused: list[str] = []
         self._path = Path(source) if isinstance(source, str | PathLike) else None
-        self._source = source
-        if self._path is None and not isinstance(source, Mapping | Iterable):
+        self._source = [source] if self._path is None and is_native(source) else source
+        if self._path is None and not isinstance(self._source, Mapping | Iterable):
             found = _columns(source)
             if found is None:
                 raise ConfigurationError(
@@ -156,7 +203,7 @@ class _Source:
         try:
             for line in numbered_lines(path):
                 try:
-                    yield decoded(line.data)
+                    yield _Line(decoded(line.data), len(line.data))
                 except LineError as error:
                     self.refused.append(f"{path}:{line.number}: {error.what}")
         except LineError as error:
@@ -164,12 +211,24 @@ class _Source:
 
 
 def _next(records: Iterator[Any]) -> list[Any]:
-    return list(islice(records, _AT_ONCE))
+    """Take some records: of a file as many as are within the read-ahead."""
+    some: list[Any] = []
+    size = 0
+    for record in records:
+        if isinstance(record, _Line):
+            size += record.size
+            record = record.record
+        some.append(record)
+        if len(some) >= _AT_ONCE or size >= _BYTES_AT_ONCE:
+            break
+    return some
 
 
-def _native(record: Any) -> bool:
-    """Say whether a record is one that describes itself, as traces and episodes do."""
-    return not isinstance(record, Mapping) and callable(getattr(record, "to_record", None))
+class _Line(NamedTuple):
+    """A record of a file, and the bytes it has there."""
+
+    record: dict[str, Any]
+    size: int
 
 
 def _row(record: Any) -> Any:
@@ -182,6 +241,11 @@ def _row(record: Any) -> Any:
         kept = {name: value for name, value in row.items() if name not in _NOT_RESULTS}
         row = {**(given if isinstance(given, Mapping) else {}), **kept}
     return with_example_id(row)
+
+
+def _averaged(averages: Averages) -> dict[str, Any]:
+    """Return the averages of traces; {} when there were none."""
+    return _scores(averages.summary()) if averages else {}
 
 
 def _scores(metadata: Mapping[str, Any]) -> dict[str, Any]:

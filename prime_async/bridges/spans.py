@@ -13,7 +13,7 @@ from prime_async.bridges.target import AnyRun
 from prime_async.runs.errors import RunFinishedError
 from prime_async.runs.exits import forget_in_children
 from prime_async.traces.genai.documents import trace_document
-from prime_async.traces.genai.spans import Event, Span, decode_span, encode_span
+from prime_async.traces.genai.spans import Event, Link, Span, decode_span, encode_span
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -29,6 +29,7 @@ MAX_BYTES = 32 * 2**20
 _NUMBERED_TRACES = 10_000
 _SDK = "opentelemetry.sdk.trace.export"
 _NANO = 1_000_000_000
+_MATTERS = ("gen_ai.", "openinference.", "prime.")
 _LOG = logging.getLogger("prime_async.bridges")
 
 
@@ -45,17 +46,17 @@ class RunSpanExporter(SpanExporter):
         ...
         provider.force_flush()  # before the run is finished
 
-    Traces in which nothing speaks of a model, an agent, a tool or this package (``gen_ai.`` and
-    ``prime.`` attributes) are left out: those of web frameworks, and of an instrumented HTTP client
-    at work for the run itself. ``prime.run.step`` says of which step a trace is, ``prime.task`` of
-    which task.
+    Traces in which nothing speaks of a model, an agent, a tool or this package (``gen_ai.``,
+    ``openinference.`` and ``prime.`` attributes) are left out: those of web frameworks, and of an
+    instrumented HTTP client at work for the run itself. ``prime.run.step`` says of which step a
+    trace is, ``prime.task`` of which task.
 
     Args:
         run: a run, asynchronous or not.
         everything: log traces without a word of models too.
 
     Attributes:
-        left_out: spans of traces that were left out.
+        left_out: spans of traces that were left out, and spans that cannot be read.
 
     Raises:
         ConfigurationError: the OpenTelemetry SDK is not installed.
@@ -86,7 +87,7 @@ class RunSpanExporter(SpanExporter):
                 return results.FAILURE
             try:
                 for span in spans:
-                    self._take(span)
+                    self._take_if_fit(span)
                 self._log_finished()
             except RunFinishedError as error:
                 _LOG.warning("%d spans are not kept: %s", len(spans), error)
@@ -110,6 +111,14 @@ class RunSpanExporter(SpanExporter):
         self._lock = threading.RLock()
         self._open = OrderedDict()
         self._bytes = 0
+
+    def _take_if_fit(self, readable: ReadableSpan) -> None:
+        """Take a span; one that cannot be read must not cost those that came with it."""
+        try:
+            self._take(readable)
+        except Exception:
+            self.left_out += 1
+            _LOG.warning("span %r is left out", readable.name, exc_info=True)
 
     def _take(self, readable: ReadableSpan) -> None:
         span = _span(readable)
@@ -139,7 +148,8 @@ class RunSpanExporter(SpanExporter):
         if not trace.matters and not self._everything:
             self.left_out += len(trace.spans)
             return
-        document = trace_document([decode_span(data) for data in trace.spans])
+        spans = [decode_span(data) for data in trace.spans]
+        document = trace_document(spans, kind=self._run.kind.value)
         self._run.log_trace({**document, "id": self._name(trace_id, trace)})
 
     def _name(self, trace_id: str, trace: _Open) -> str:
@@ -192,6 +202,14 @@ def _span(readable: ReadableSpan) -> Span:
             Event(event.name, event.timestamp / _NANO, _plain(event.attributes or {}))
             for event in readable.events
         ],
+        links=[
+            Link(
+                f"{link.context.trace_id:032x}",
+                f"{link.context.span_id:016x}",
+                _plain(link.attributes or {}),
+            )
+            for link in readable.links
+        ],
         resource=_plain(readable.resource.attributes),
         scope=scope.name if scope is not None else "",
         status=readable.status.status_code.value,
@@ -201,14 +219,16 @@ def _span(readable: ReadableSpan) -> Span:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {_plain(str(name)): _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
+    if isinstance(value, str):  # half of a character that was cut in two is no text
+        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     return value
 
 
 def _speaks_of_models(span: Span) -> bool:
-    return any(name.startswith(("gen_ai.", "prime.")) for name in _names(span))
+    return any(name.startswith(_MATTERS) for name in _names(span))
 
 
 def _names(span: Span) -> Iterator[str]:

@@ -8,7 +8,7 @@ rows of a result file whose ``id`` becomes ``example_id``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class FileCheck:
         oversized: lines too large to send, after trimming where that was asked for.
         rewritten: indexes of the lines that are not sent as they stand.
         info: how the file looked, to notice a change.
+        mapping: what said which samples each line stands for, if one line is not one sample.
     """
 
     path: Path
@@ -56,6 +57,7 @@ class FileCheck:
     samples: int = 0
     oversized: list[OversizedLine] = field(default_factory=list)
     rewritten: Ranges = field(default_factory=Ranges)
+    mapping: RowMapping | None = None
 
 
 def check_jsonl(
@@ -63,7 +65,7 @@ def check_jsonl(
     encoder: SampleEncoder,
     *,
     rename_id: bool = False,
-    mapping: RowMapping | None = None,
+    mapping: Callable[[], RowMapping] | None = None,
 ) -> FileCheck:
     """Read a JSONL file once and check every line. Blocks: call it in a thread.
 
@@ -71,18 +73,19 @@ def check_jsonl(
         path: the file.
         encoder: knows what is too large; nothing is noted in it.
         rename_id: copy ``id`` to ``example_id`` where that key is missing.
-        mapping: what one line stands for, when it is not one sample.
+        mapping: makes for each pass what says which samples a line stands for, when it is not one.
 
     Raises:
         InvalidSampleError: the file cannot be read, or lines are not JSON objects; the first five
             are named as ``file:line:column``.
     """
     faults = _Faults(path)
+    row_mapping = None if mapping is None else mapping()
     try:
-        check = FileCheck(path, SourceInfo.of(path))
+        check = FileCheck(path, SourceInfo.of(path), mapping=row_mapping)
         for line in numbered_lines(path):
             try:
-                produced = samples_of(line.data, rename_id=rename_id, mapping=mapping)
+                produced = samples_of(line.data, rename_id=rename_id, mapping=row_mapping)
             except LineError as error:
                 faults.add(line, error)
             else:
@@ -171,7 +174,7 @@ class JsonlSource:
         skip: Ranges,
         *,
         rename_id: bool = False,
-        mapping: RowMapping | None = None,
+        mapping: Callable[[], RowMapping] | None = None,
     ) -> None:
         self.path = path
         self._encoder = encoder
@@ -231,11 +234,12 @@ class JsonlSource:
 
     def _read(self, check: FileCheck) -> Iterator[tuple[int, bytes]]:
         index = 0
+        mapping = None if self._mapping is None else self._mapping()
         try:
             for line in numbered_lines(self.path):
                 if index >= check.samples:  # what was added since the check was not checked
                     return
-                for sample in self._samples_of(line.data, index, check):
+                for sample in self._samples_of(line.data, index, check, mapping):
                     data = None if index in self._skip else self._ready(index, sample)
                     if data is not None:
                         yield index, data
@@ -243,10 +247,12 @@ class JsonlSource:
         except (OSError, LineError) as error:
             raise _unreadable(self.path, error) from error
 
-    def _samples_of(self, line: bytes, index: int, check: FileCheck) -> list[Any]:
-        if self._mapping is None and (index not in check.rewritten or index in self._skip):
+    def _samples_of(
+        self, line: bytes, index: int, check: FileCheck, mapping: RowMapping | None
+    ) -> list[Any]:
+        if mapping is None and (index not in check.rewritten or index in self._skip):
             return [line]
-        return samples_of(line, rename_id=self._rename_id, mapping=self._mapping)
+        return samples_of(line, rename_id=self._rename_id, mapping=mapping)
 
     def _ready(self, index: int, sample: Any) -> bytes | None:
         if isinstance(sample, bytes):

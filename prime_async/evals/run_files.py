@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prime_async.errors import InvalidEvaluationError, OversizedSamplesError
@@ -12,7 +12,7 @@ from prime_async.evals.files import FileCheck, OversizedLine
 from prime_async.evals.lines import numbered_lines
 from prime_async.evals.pushing import Opened
 from prime_async.evals.sources import jsonl_source
-from prime_async.evals.verifiers import METADATA, RESULTS, TRACES, ResultRun, load_run
+from prime_async.evals.verifiers import METADATA, RESULTS, TRACES, ResultRun, TraceSamples, load_run
 from prime_async.spool import Ranges
 
 __all__ = ["RunFile", "open_run_file", "push_id_of"]
@@ -57,6 +57,8 @@ def open_run_file(path: Path | str, encoder: SampleEncoder, *, skip_oversized: b
     check = source.check()
     if check.oversized and not skip_oversized:
         raise _oversized(check, encoder)
+    if isinstance(check.mapping, TraceSamples) and not run.metrics:
+        run = replace(run, metrics=check.mapping.metrics)
     first = next(numbered_lines(run.samples), None)
     opened = Opened(source, encoder, skip)
     return RunFile(run, opened, check.samples, b"" if first is None else first.data)

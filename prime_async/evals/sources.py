@@ -18,7 +18,7 @@ from prime_async.evals.encoding import TURN_BYTES, TURN_SECONDS, Chunk, SampleEn
 from prime_async.evals.feeds import AsyncFeed, IterableFeed
 from prime_async.evals.files import FileCheck, JsonlSource
 from prime_async.evals.push import Source
-from prime_async.evals.verifiers import METADATA, RESULTS, TRACES, load_run, trace_samples
+from prime_async.evals.verifiers import METADATA, RESULTS, TRACES, TraceSamples, load_run
 from prime_async.requests import check_range
 from prime_async.spool import Ranges
 
@@ -172,6 +172,6 @@ def jsonl_source(path: Path, encoder: SampleEncoder, skip: Ranges) -> JsonlSourc
     if not path.is_file():
         raise InvalidSampleError(f"{path} does not exist or is not a file", field="samples")
     if path.name == TRACES:
-        return JsonlSource(path, encoder, skip, mapping=trace_samples)
+        return JsonlSource(path, encoder, skip, mapping=TraceSamples)
     results = path.name == RESULTS and (path.parent / METADATA).is_file()
     return JsonlSource(path, encoder, skip, rename_id=results)

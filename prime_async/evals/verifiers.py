@@ -5,17 +5,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from prime_async.errors import InvalidEvaluationError
+from prime_async.evals.averages import Averages
 from prime_async.evals.lines import LineError, decoded, numbered_lines
+from prime_async.evals.traces_read import reward_of
 
-__all__ = ["ResultRun", "find_runs", "load_run", "samples_file", "trace_samples"]
+__all__ = ["CUT_SHORT", "ResultRun", "TraceSamples", "find_runs", "load_run", "samples_file"]
 
 METADATA, RESULTS, TRACES = "metadata.json", "results.jsonl", "traces.jsonl"
+_RESOLVED = Path("configs", "resolved", "eval.json")
+"""What a v1 evaluation was asked to do; written from verifiers 0.4 on."""
+
+
+CUT_SHORT = frozenset(
+    {
+        "compaction_failed",
+        "context_length",
+        "max_input_tokens",
+        "max_output_tokens",
+        "max_total_tokens",
+        "max_turns",
+    }
+)
+"""Stop conditions that mean that a limit ended a rollout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +44,7 @@ class ResultRun:
         folder: where it lies.
         samples: the JSONL file with its samples.
         env: environment as written by the run (``owner/name`` or a bare name), or None (v1 without
-            it).
+            it, an environment without a name).
         model: model that was evaluated, or None (v1 without it).
         metrics: final scores: the ``avg_`` keys without their prefix.
         metadata: every other key.
@@ -94,17 +112,18 @@ def samples_file(path: Path | str) -> Path:
 
 
 def find_runs(start: Path) -> list[Path]:
-    """Find the result folders below a place: itself, or each ``outputs/evals/<env--model>/<run>``,
-    sorted.
+    """Find the result folders below a place: itself, or each ``outputs/evals/<env--model>/<run>``
+    and ``outputs/<run>`` (verifiers from 0.4 on), sorted.
     """
     if is_run(start):
         return [start]
-    return sorted(folder for folder in start.glob("outputs/evals/*/*") if is_run(folder))
+    below = (folder for place in ("evals/*/*", "*") for folder in start.glob(f"outputs/{place}"))
+    return sorted(folder for folder in below if is_run(folder))
 
 
 def _legacy_run(folder: Path) -> ResultRun:
     raw = _read_object(folder / METADATA)
-    env = raw.get("env_id") or raw.get("env")
+    env = raw.get("env_id") or raw.get("env", raw.get("env_id"))
     model = raw.get("model")
     missing = [
         name
@@ -121,8 +140,8 @@ def _legacy_run(folder: Path) -> ResultRun:
     return ResultRun(
         folder=folder,
         samples=folder / RESULTS,
-        env=env,
-        model=model,
+        env=env or None,  # "" is what verifiers writes of an environment that was never loaded
+        model=model or None,
         metrics=metrics,
         metadata={key: value for key, value in raw.items() if not key.startswith("avg_")},
         framework=_text(raw, "framework") or "verifiers",
@@ -131,21 +150,39 @@ def _legacy_run(folder: Path) -> ResultRun:
 
 
 def _traces_run(folder: Path) -> ResultRun:
-    """Describe a v1 run by its first record: v1 writes no metadata file."""
+    """Describe a v1 run by its first record, and by what it was asked to do where that is there."""
     first = _first_record(folder / TRACES)
+    asked = _read_object(folder / _RESOLVED) if (folder / _RESOLVED).is_file() else {}
     trace = next(iter(_traces_of(first)), {})
     config = _dig(trace, "agent", "config")
     env = _text(_dig(first, "env"), "name") or _text(_dig(first, "env"), "id")
     return ResultRun(
         folder=folder,
         samples=folder / TRACES,
-        env=env or _text(_dig(first, "task"), "type") or _text(_dig(trace, "task"), "type"),
-        model=_text(config, "model"),
+        env=env
+        or _text(_dig(asked, "env", "taskset"), "id")
+        or _text(_dig(first, "task"), "type")
+        or _text(_dig(trace, "task"), "type"),
+        # That of the run: agents of an episode may have others.
+        model=_text(asked, "model") or _text(config, "model"),
         metrics={},
-        metadata={"format": "verifiers-v1", "run": first["run"]}
-        if "run" in first
-        else {"format": "verifiers-v1"},
+        metadata=dict(_told_of(first, asked)),
     )
+
+
+def _told_of(first: Mapping[str, Any], asked: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what is known of a v1 run. Of its configuration only what holds no credentials."""
+    yield "format", "verifiers-v1"
+    if "run" in first:
+        yield "run", first["run"]
+    if asked:
+        yield "rollouts_per_example", asked.get("num_rollouts")
+        yield "num_examples", _dig(asked, "select").get("limit")
+        sampling = _dig(asked, "sampling")
+        yield (
+            "sampling_args",
+            {name: value for name, value in sampling.items() if value is not None},
+        )
 
 
 def _first_record(path: Path) -> dict[str, Any]:
@@ -159,15 +196,37 @@ def _first_record(path: Path) -> dict[str, Any]:
         raise InvalidEvaluationError(f"{path}: first record: {error.what}", field="path") from error
 
 
-def trace_samples(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Turn one v1 record, an episode or a single trace, into samples, one per trace.
+class TraceSamples:
+    """Turns v1 records, episodes or single traces, into samples, one per trace.
 
     The branch that ends at the last node becomes ``completion``; every branch is an entry of
     ``trajectory``; the record itself stays whole, trace by trace, under ``info.native_wrapper``.
+    The records of a task are numbered as they come: one of these belongs to one pass of a file.
     """
-    traces = _traces_of(record)
-    episode = record if "traces" in record else {}
-    return [_trace_sample(trace, episode, position) for position, trace in enumerate(traces)]
+
+    def __init__(self) -> None:
+        self._rollouts: Counter[str] = Counter()
+        self._averages = Averages()
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The averages of the records so far, as metadata of older runs has them; {} before any."""
+        averages = self._averages.summary() if self._averages else {}
+        return {name.removeprefix("avg_"): value for name, value in averages.items()}
+
+    def __call__(self, record: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the samples of the next record."""
+        traces = _traces_of(record)
+        if record:
+            self._averages.add(record)
+        episode = record if "traces" in record else {}
+        task = _dig(record, "task") or _dig(traces[0], "task") if traces else {}
+        key = json.dumps([task.get("key"), _dig(task, "data").get("idx")])
+        self._rollouts[key] += 1
+        number = self._rollouts[key]
+        return [
+            _trace_sample(trace, episode, position, number) for position, trace in enumerate(traces)
+        ]
 
 
 def _traces_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -177,11 +236,12 @@ def _traces_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _trace_sample(
-    trace: dict[str, Any], episode: Mapping[str, Any], position: int
+    trace: dict[str, Any], episode: Mapping[str, Any], position: int, rollout: int
 ) -> dict[str, Any]:
     task = trace.get("task") or episode.get("task") or {}
     data = _dig(task, "data")
-    branches = _branches(trace.get("nodes") or [])
+    calls = [call for call in trace.get("calls") or () if isinstance(call, dict)]
+    branches = _branches(trace.get("nodes") or [], calls)
     rewards = {
         name: entry
         for name, entry in (trace.get("rewards") or {}).items()
@@ -193,22 +253,23 @@ def _trace_sample(
         "example_id": data.get("idx", position),
         "sample_id": trace.get("id"),
         "episode_id": episode.get("id", trace.get("id")),
-        "rollout_number": position,
+        "rollout_number": rollout,
         "agent": _text(_dig(trace, "agent"), "name") or "agent",
         "trainable": _dig(trace, "agent").get("trainable", True),
         "prompt": [],
         "completion": branches[-1]["messages"] if branches else [],
         "trajectory": branches,
-        "task": task,
+        "task": data or task,
         "answer": data.get("answer"),
-        "reward": _reward(rewards),
+        "reward": reward_of(trace),
         "metrics": {**scores, **(trace.get("metrics") or {})},
         "is_completed": trace.get("is_completed"),
         "is_truncated": _is_truncated(trace),
         "stop_condition": trace.get("stop_condition"),
-        "error": next(iter(trace.get("errors") or ()), None),
+        "error": next(reversed(trace.get("errors") or ()), None),
         "timing": trace.get("timing"),
         "tool_defs": trace.get("tools") or [],
+        "token_usage": _total_usage(calls),
         "info": {
             **(trace.get("info") or {}),
             "native_wrapper": {**episode, "traces": [trace]},
@@ -217,52 +278,76 @@ def _trace_sample(
     }
 
 
-_CUT_SHORT = frozenset(
-    {"max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "context_length"}
-)
-
-
 def _is_truncated(trace: Mapping[str, Any]) -> bool:
     """Say whether a limit ended it: of the run, or of the model's last answer."""
-    if trace.get("stop_condition") in _CUT_SHORT:
+    if trace.get("stop_condition") in CUT_SHORT:
         return True
     calls = [call for call in trace.get("calls") or () if not call.get("error")]
     return bool(calls) and calls[-1].get("finish_reason") == "length"
 
 
-def _branches(nodes: list[Any]) -> list[dict[str, Any]]:
+def _branches(nodes: list[Any], calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return one entry per leaf of the node graph: the messages from the root down, and the token
     counts.
     """
     parents = {node.get("parent") for node in nodes if isinstance(node, dict)}
-    return [_branch(nodes, leaf) for leaf in range(len(nodes)) if leaf not in parents]
+    usages = {call.get("node"): _dig(call, "usage") for call in calls}
+    return [_branch(nodes, leaf, usages) for leaf in range(len(nodes)) if leaf not in parents]
 
 
-def _branch(nodes: list[Any], leaf: int) -> dict[str, Any]:
-    chain: list[dict[str, Any]] = []
+def _branch(nodes: list[Any], leaf: int, usages: Mapping[Any, Any]) -> dict[str, Any]:
+    chain: list[int] = []
     place: Any = leaf
     while isinstance(place, int) and 0 <= place < len(nodes) and len(chain) <= len(nodes):
-        chain.append(nodes[place])
+        chain.append(place)
         place = nodes[place].get("parent")
     chain.reverse()
-    tokens = [(node.get("sampled"), len(node.get("token_ids") or ())) for node in chain]
+    received, sent = _counted([nodes[one] for one in chain])
+    if not received and not sent:  # a model behind an API tells of no tokens, but counts them
+        received, sent = _metered([usages[one] for one in chain if usages.get(one)])
     return {
-        "messages": [node.get("message") for node in chain],
-        "num_input_tokens": sum(count for sampled, count in tokens if not sampled),
-        "num_output_tokens": sum(count for sampled, count in tokens if sampled),
+        "messages": [nodes[one].get("message") for one in chain],
+        "num_input_tokens": received,
+        "num_output_tokens": sent,
     }
 
 
-def _reward(rewards: Mapping[str, Mapping[str, Any]]) -> float | None:
-    """Weigh the named rewards into the total, as the trace itself does; None when nothing was
-    scored.
-    """
-    scored = [
-        entry["score"] * (1.0 if entry.get("weight") is None else entry["weight"])
-        for entry in rewards.values()
-        if isinstance(entry.get("score"), int | float)
-    ]
-    return sum(scored) if scored else None
+def _counted(chain: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Count the tokens that the nodes hold: those the model was given, those it gave."""
+    tokens = [(node.get("sampled"), len(node.get("token_ids") or ())) for node in chain]
+    given = sum(count for sampled, count in tokens if sampled)
+    return sum(count for _, count in tokens) - given, given
+
+
+def _metered(usages: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Count the same by what each call was charged; what was sent again counts once."""
+    received = sent = before = 0
+    for usage in usages:
+        whole = _number(usage, "prompt_tokens") + _number(usage, "cached_input_tokens")
+        given = _number(usage, "completion_tokens")
+        received += max(0, whole - before)
+        sent += given
+        before = whole + given
+    return received, sent
+
+
+def _total_usage(calls: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Add up what the calls of a trace were charged; None when none tells."""
+    usages = [usage for call in calls if (usage := _dig(call, "usage"))]
+    names = (
+        "prompt_tokens",
+        "completion_tokens",
+        "cached_input_tokens",
+        "reasoning_tokens",
+        "cost",
+    )
+    told = {name: [one[name] for one in usages if one.get(name) is not None] for name in names}
+    return {name: sum(found) for name, found in told.items() if found} or None
+
+
+def _number(usage: Mapping[str, Any], name: str) -> int:
+    found = usage.get(name)
+    return found if isinstance(found, int) else 0
 
 
 def _read_object(path: Path) -> dict[str, Any]:

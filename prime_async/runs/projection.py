@@ -9,15 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prime_async import values
-from prime_async.runs.errors import ConfigurationError
-from prime_async.runs.traces_read import (
+from prime_async.evals.traces_read import (
     branch_of,
     entry,
     members_of,
     metrics_of,
     reward_of,
-    rewards_of,
+    scores_of,
 )
+from prime_async.evals.verifiers import CUT_SHORT
+from prime_async.runs.errors import ConfigurationError
 
 __all__ = [
     "batch_samples",
@@ -78,7 +79,7 @@ def trace_to_sample(
         "token_usage": _usage(trace),
         "info": info,
     }
-    return {**rewards_of(trace), **row}
+    return {**scores_of(trace), **row}
 
 
 def build_samples(episodes: Iterable[Any]) -> Iterator[dict[str, Any]]:
@@ -228,8 +229,7 @@ def _message(node: Any) -> Any:
 
 
 def _truncated(trace: Any) -> bool:
-    limits = ("max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens")
-    if entry(trace, "stop_condition") in (*limits, "context_length"):
+    if entry(trace, "stop_condition") in CUT_SHORT:
         return True
     calls = [call for call in entry(trace, "calls") or () if not entry(call, "error")]
     return bool(calls) and entry(calls[-1], "finish_reason") == "length"

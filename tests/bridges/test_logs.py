@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import queue
 import subprocess
 import sys
 from collections.abc import Iterator
+from logging.handlers import QueueHandler, QueueListener
 from typing import Any
 
 import pytest
@@ -114,6 +116,21 @@ def test_it_never_hears_itself(place: Place) -> None:
     assert handler.missed == 1
 
 
+def test_what_is_said_of_a_delivery_is_not_delivered(place: Place) -> None:
+    """By the callback of the run, or by anything else while records are on their way."""
+    said_of: list[Any] = []
+
+    def on_batch(*batch: Any) -> None:
+        said_of.append(batch)
+        LOG.error("delivered")
+
+    with place.open(on_batch=on_batch) as run:
+        handled(run, level="DEBUG")
+        LOG.error("of the user")
+    assert said_of
+    assert [said(trace) for trace in place.traces(run.id)] == [["of the user"]]
+
+
 def test_it_never_raises(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,6 +147,113 @@ def test_it_never_raises(
     assert handler.missed == 2
     assert capsys.readouterr().err == ""
     assert place.traces(run.id) == []
+
+
+class Unspeakable:
+    """A value that cannot even be printed."""
+
+    def __str__(self) -> str:
+        raise OSError("closed")
+
+
+def test_extra_fields_are_kept(place: Place) -> None:
+    """Plain ones as they are, others as text, as they were when the line was said."""
+    seen = ["a"]
+    with place.open() as run:
+        handled(run)
+        extra = {"user": "José", "count": 3, "ok": None, "seen": seen, "odd": Unspeakable()}
+        LOG.info("naïve — 日本 \ud83d", extra={**extra, "step": 2})
+        seen.append("b")
+        LOG.info("plain")
+    plain, told = sorted(place.traces(run.id), key=lambda trace: "work" in trace["run"])
+    assert "extra" not in plain["nodes"][0]["log"]
+    (node,) = told["nodes"]
+    assert node["message"]["content"].startswith("naïve — 日本 ")
+    assert {**node["log"]["extra"], "odd": ""} == {
+        "user": "José",
+        "count": 3,
+        "ok": None,
+        "seen": "['a']",
+        "odd": "",
+    }
+    assert "OSError" in node["log"]["extra"]["odd"]
+
+
+def test_behind_a_queue(place: Place) -> None:
+    """A `QueueHandler` hands over formatted records; the thread is the one that spoke."""
+    lines: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with place.open() as run:
+        LOG.addHandler(QueueHandler(lines))
+        listener = QueueListener(lines, RunLogHandler(run), respect_handler_level=True)
+        listener.start()
+        LOG.debug("too low")
+        LOG.info("loss fell", extra={"step": 1, "metrics": {"loss": 0.5}, "worker": 4})
+        try:
+            raise ValueError("bad batch")
+        except ValueError:
+            LOG.exception("step failed", extra={"step": 1})
+        listener.stop()
+    (trace,) = place.traces(run.id)
+    fell, failed = trace["nodes"]
+    assert fell["message"]["content"] == "loss fell"
+    assert fell["log"]["extra"] == {"worker": 4}
+    assert fell["log"]["thread"] == "MainThread"
+    assert failed["message"]["content"].endswith("ValueError: bad batch")
+    assert place.rows(run) == [{"loss": 0.5, "step": 1}]
+
+
+def test_before_there_is_a_run(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines wait for it, within bounds; a run that follows another gets what is said then."""
+    handler = RunLogHandler()
+    LOG.addHandler(handler)
+    monkeypatch.setattr(logs, "LINES", 2)
+    LOG.error("early", extra={"step": 1, "metrics": {"loss": 0.5}})
+    LOG.info("early too")
+    LOG.info("too much")
+    handler.flush()
+    monkeypatch.undo()
+    with place.open() as first:
+        handler.attach(first)
+        LOG.info("of the first")
+        second = place.open()
+        handler.attach(second)
+        LOG.info("of the second")
+    second.finish()
+    lines = [
+        sorted(line for t in place.traces(run.id) for line in said(t)) for run in (first, second)
+    ]
+    assert lines == [["early", "early too", "of the first"], ["of the second"]]
+    assert place.rows(first) == [{"loss": 0.5, "step": 1}]
+    assert handler.missed == 1
+    handler.attach(second)
+    LOG.info("too late")
+    handler.close()
+    assert handler.missed == 2
+
+
+EXITING = """
+import logging
+from prime_async.bridges import RunLogHandler
+from prime_sync.runs import init
+
+run = init(model="m", environments=["math"], spool_dir="spool")
+log = logging.getLogger("trainer")
+log.addHandler(RunLogHandler(run))
+log.warning("last words")
+print(run.id, flush=True)
+"""
+
+
+def test_at_exit(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """What is gathered when the process ends is delivered, before `logging` shuts down."""
+    monkeypatch.setenv("PRIME_API_KEY", place.account["api_key"])
+    monkeypatch.setenv("PRIME_API_BASE_URL", place.url)
+    done = subprocess.run(
+        [sys.executable, "-c", EXITING], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    (trace,) = place.traces(done.stdout.strip())
+    assert said(trace) == ["last words"]
+    assert "Error" not in done.stderr
 
 
 FORKED = """

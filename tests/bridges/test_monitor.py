@@ -1,4 +1,4 @@
-"""`RunMonitor`: what the trainers of prime-rl call."""
+"""`RunMonitor` and `AsyncRunMonitor`: what the trainers of prime-rl call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from prime_async.bridges import RunMonitor
+import prime_async.runs
+from prime_async.bridges import AsyncRunMonitor, RunMonitor
 from prime_async.errors import PrimeTracesError
 from tests.bridges.reading import Place
 from tests.bridges.results import rollout, trace
@@ -147,3 +148,69 @@ def test_a_run_that_cannot_be_opened(
     monitor.close()
     with pytest.raises(PrimeTracesError):
         RunMonitor(run_config=RUN_CONFIG, on_error="raise")
+
+
+def episode(name: str, **fields: Any) -> dict[str, Any]:
+    """An episode of one trace."""
+    return {"id": f"episode-{name}", "ok": True, "traces": [trace(name)], **fields}
+
+
+async def test_the_life_of_an_awaited_training(place: Place) -> None:
+    """Opened by `init`, completed by `finalize`; episodes with their step and kind, each once."""
+
+    class Told:
+        def to_record(self) -> Any:
+            return episode("object")
+
+    monitor = AsyncRunMonitor({"name": "nightly"})
+    await monitor.init(config=RUN_CONFIG, output_dir=None)
+    await monitor.log({"loss": 2.0, "bad": float("nan")}, step=1)
+    await monitor.log({"requests": 7}, step=None)
+    await monitor.log([episode("one"), Told()], step=2, kind="train", subset="effective")
+    await monitor.log([episode("one"), episode("left out")], step=2, kind="train", subset="all")
+    await monitor.log(episode("scored"), step=2, kind="eval", subset="effective")
+    await monitor.log_eval_plan("math", 2, expected=8, group_size=4)
+    await monitor.log_eval_epoch("math", 2, [episode("scored")])
+    await monitor.log_annotations([{"id": "one"}])
+    await monitor.log_live([{"done": "one"}])
+    await monitor.finalize()
+    run: Any = monitor.run
+    assert run.receipt.complete, run.errors
+    told = place.get(f"/rft/external-runs/{run.id}")["run"]
+    assert (told["status"], told["name"], told["baseModel"]) == ("COMPLETED", "nightly", "qwen")
+    assert told["runConfig"] == {"seed": 7}
+    assert place.rows(run) == [{"requests": 7}, {"loss": 2.0, "step": 1}]
+    work = {one["id"]: one["run"]["work"] for one in place.traces(run.id)}
+    assert work == {
+        "one": {"type": "train", "step": 2},
+        "object": {"type": "train", "step": 2},
+        "scored": {"type": "eval", "step": 2},
+    }
+
+
+async def test_an_awaited_monitor_never_raises(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a run, in another rank, with records of no shape, behind the end."""
+    monkeypatch.setenv("RANK", "1")
+    silent = AsyncRunMonitor()
+    await silent.init(config=RUN_CONFIG)
+    await silent.log({"loss": 1.0}, step=1)
+    await silent.finalize()
+    assert silent.run is None
+    monkeypatch.setenv("RANK", "0")
+    options: dict[str, Any] = {"kind": "train", "model": "m", **place.account}
+    async with await prime_async.runs.init(**options) as run:
+        given = AsyncRunMonitor(run=run, subset="all")
+        await given.init(config=RUN_CONFIG)
+        await given.log([object()], step=1, subset="all")
+        await given.finalize()
+        assert not run.finished
+    await given.log({"loss": 1.0}, step=2)
+    assert "takes nothing more" in caplog.text
+    monkeypatch.setenv("PRIME_API_KEY", "pit_wrong_0123456789abcdef")
+    lost = AsyncRunMonitor()
+    await lost.init(config=RUN_CONFIG)
+    assert "the training is not reported" in caplog.text
+    with pytest.raises(PrimeTracesError):
+        await AsyncRunMonitor(on_error="raise").init(config=RUN_CONFIG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +40,15 @@ async def test_a_run_of_v1(place: Place, tmp_path: Path) -> None:
         streamed = await prime_async.bridges.stream_results(run, folder / "traces.jsonl")
         again = await prime_async.bridges.stream_results(run, str(folder))
     assert streamed == again
-    assert (streamed.records, streamed.metrics) == (4, {})
+    assert streamed.records == 4
+    assert streamed.metrics == {
+        "solved": 0.75,
+        "speed": 0.4,
+        "turns": 2.0,
+        "reward": 0.64,
+        "error": 0.25,
+    }
+    assert run.summary == streamed.metrics
     assert run.receipt is not None
     assert run.receipt.complete
     traces = place.traces(run.id)
@@ -133,6 +142,38 @@ class Recorded:
 
     def to_record(self) -> dict[str, Any]:
         return trace("described")
+
+
+@pytest.mark.parametrize("source", [trace("one"), Recorded()], ids=["mapping", "object"])
+def test_a_single_trace(place: Place, source: Any) -> None:
+    """Is one record, not what can be iterated out of it."""
+    with place.open() as run:
+        assert stream_results(run, source).records == 1
+    assert len(place.traces(run.id)) == 1
+
+
+async def test_as_episodes_complete(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """The hook of 0.4 is awaited, waits for room, and never fails the evaluation."""
+    options: dict[str, Any] = {"model": "m", "environments": ["math"], **place.account}
+    async with await prime_async.runs.init(queue_bytes=4000, **options) as run:
+        log = RolloutLogger(run)
+        for number in range(20):
+            await log.on_complete({"id": f"e{number}", "ok": True, "traces": [trace(f"t{number}")]})
+    assert run.receipt is not None
+    assert (run.receipt.counts.delivered, run.dropped_records) == (20, 0)
+    assert run.stats().queue_peak_bytes <= 4000
+    assert run.summary == {"right": 1.0, "reward": 1.0, "error": 0.0}
+    await log.on_complete(trace("late"))
+    log.on_progress([], [rollout(1), rollout(2)], METADATA)
+    assert log.missed == 3
+    assert caplog.text.count("rollouts are not kept") == 1
+
+
+def test_as_episodes_complete_into_a_blocking_run(place: Place) -> None:
+    """The hook is the same there."""
+    with place.open() as run:
+        asyncio.run(RolloutLogger(run).on_complete(trace("blocking")))
+    assert [one["id"] for one in place.traces(run.id)] == ["blocking"]
 
 
 def test_one_by_one(place: Place) -> None:

@@ -55,6 +55,9 @@ def agent(made_by: Tracer) -> None:
             tool.set_attribute("gen_ai.tool.name", "add")
             tool.record_exception(ValueError("no numbers"))
             tool.set_status(Status(StatusCode.ERROR, "no numbers"))
+        here = root.get_span_context()
+        root.add_link(here, {"of": "a retry"})
+        root.add_event("checkpoint", {"naïve — 日本": True, "files": ("a.pt", "b.pt")})
         score = {"gen_ai.evaluation.name": "right", "gen_ai.evaluation.score.value": 1.0}
         root.add_event("gen_ai.evaluation.result", score)
 
@@ -76,10 +79,41 @@ def test_the_trace_is_the_one_the_platform_makes(place: Place) -> None:
         assert RunSpanExporter(run).export(ended) is SpanExportResult.SUCCESS
     (ours,) = place.traces(run.id)
     stamp = ours.pop("run")
-    assert stamp == {"id": run.id, "type": "train"}
+    assert stamp == {"id": run.id, "type": "train", "work": {"type": "train", "step": 3}}
     assert ours == theirs
     assert [node["message"]["content"] for node in ours["nodes"]] == ["2 + 2?", "4"]
     assert ours["metrics"] == {"right": 1.0}
+    whole, chat, tool = ours["info"]["otlp"]["spans"]
+    assert whole["links"] == [
+        {"trace_id": trace_id, "span_id": whole["span_id"], "attributes": {"of": "a retry"}}
+    ]
+    assert [event["name"] for event in whole["events"]] == [
+        "checkpoint",
+        "gen_ai.evaluation.result",
+    ]
+    assert whole["events"][0]["attributes"] == {"naïve — 日本": True, "files": ["a.pt", "b.pt"]}
+    assert whole["attributes"]["tags"] == ["a", "b"]
+    assert not {"links", "events"} & set(chat)
+    assert tool["events"][0]["attributes"]["exception.message"] == "no numbers"
+    assert ours["info"]["otlp"]["resource"]["service.name"] == "bot"
+
+
+def test_one_odd_span_costs_no_other(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """Text cut within a character is mended; what cannot be read is left out by itself."""
+    with place.open() as run:
+        exporter = RunSpanExporter(run)
+        memory = InMemorySpanExporter()
+        made_by = tracer(memory)
+        with made_by.start_as_current_span("root", attributes={**CHAT, "cut": "x\ud83d"}):
+            made_by.start_span("odd").end()
+        odd, root = memory.get_finished_spans()
+        odd._resource = None  # type: ignore[assignment]
+        assert exporter.export([odd, root]) is SpanExportResult.SUCCESS
+        assert exporter.left_out == 1
+    (found,) = place.traces(run.id)
+    assert [one["name"] for one in found["info"]["otlp"]["spans"]] == ["root"]
+    assert found["info"]["otlp"]["spans"][0]["attributes"]["cut"].startswith("x\ufffd")
+    assert "span 'odd' is left out" in caplog.text
 
 
 def test_it_is_an_exporter_of_the_sdk(place: Place) -> None:

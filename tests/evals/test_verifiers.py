@@ -11,7 +11,7 @@ import pytest
 
 from prime_async.errors import InvalidEvaluationError, InvalidSampleError
 from prime_async.evals import find_runs, load_run
-from prime_async.evals.verifiers import trace_samples
+from prime_async.evals.verifiers import TraceSamples
 from tests.evals.pushing import Target
 from tests.official_stub import OfficialStub
 
@@ -22,6 +22,11 @@ V1 = DATA / "verifiers_v1" / "wordle--qwen3-8b" / "3f2a9c1d"
 
 def _records() -> list[dict[str, Any]]:
     return [json.loads(line) for line in (V1 / "traces.jsonl").read_text("utf-8").splitlines()]
+
+
+def _samples() -> list[dict[str, Any]]:
+    samples_of = TraceSamples()
+    return [sample for record in _records() for sample in samples_of(record)]
 
 
 async def test_the_real_result_directory(target: Target) -> None:
@@ -74,7 +79,7 @@ def test_v1_description() -> None:
 
 def test_v1_messages_branches_and_tokens() -> None:
     """The last branch is the completion, each branch is in the trajectory with its tokens."""
-    first, retried = trace_samples(_records()[0])
+    first, retried = TraceSamples()(_records()[0])
     assert [message["role"] for message in first["completion"]] == [
         "system",
         "user",
@@ -95,19 +100,19 @@ def test_v1_messages_branches_and_tokens() -> None:
 
 def test_v1_scores() -> None:
     """The total is weighed, named rewards are metrics and keys of their own, null ones are none."""
-    first, retried = trace_samples(_records()[0])
+    first, retried = TraceSamples()(_records()[0])
     assert first["reward"] == pytest.approx(1.0 + 0.8 * 0.25)
     assert first["metrics"] == {"solved": 1.0, "speed": 0.8, "turns": 2.0, "format_ok": None}
     assert (first["solved"], first["speed"]) == (1.0, 0.8)
     assert "turns" not in first
     assert retried["reward"] == 0.0
-    (failed,) = trace_samples(_records()[1])
+    (failed,) = TraceSamples()(_records()[1])
     assert failed["reward"] is None
 
 
 def test_v1_endings() -> None:
-    """Cut short by a limit of the run or of the last answer; the oldest error is the error."""
-    samples = [sample for record in _records() for sample in trace_samples(record)]
+    """Cut short by a limit of the run or of the last answer; the latest error is the error."""
+    samples = _samples()
     assert [sample["is_truncated"] for sample in samples] == [
         False,
         True,
@@ -117,20 +122,20 @@ def test_v1_endings() -> None:
         False,
     ]
     assert [sample["is_completed"] for sample in samples] == [True, True, False, True, True, True]
-    assert samples[2]["error"]["type"] == "APIConnectionError"
+    assert samples[2]["error"]["type"] == "CancelledError"
     assert samples[2]["info"]["host"] == "node-3"
     assert samples[0]["error"] is None
 
 
 def test_v1_identity() -> None:
-    """Episode, agent and place within the episode tell the samples apart."""
-    samples = [sample for record in _records() for sample in trace_samples(record)]
+    """Episode and agent tell the samples of a rollout apart, its number the rollouts of a task."""
+    samples = _samples()
     assert [
         (s["episode_id"], s["rollout_number"], s["agent"], s["trainable"]) for s in samples[3:]
     ] == [
-        ("ep_01JD9Z6Q5W", 0, "player", True),
+        ("ep_01JD9Z6Q5W", 1, "player", True),
         ("ep_01JD9Z6Q5W", 1, "judge", False),
-        (samples[5]["sample_id"], 0, "agent", True),
+        (samples[5]["sample_id"], 1, "agent", True),
     ]
     assert samples[3]["tool_defs"][0]["name"] == "lookup"
     assert samples[4]["completion"][0]["content"][0] == {
@@ -139,10 +144,71 @@ def test_v1_identity() -> None:
     }
 
 
+def test_v1_tokens_of_an_api() -> None:
+    """Without tokens in the nodes, what the calls were charged counts, the repeated part once."""
+    record = _records()[0]["traces"][1]
+    for node in record["nodes"]:
+        node["token_ids"] = []
+    for number, call in enumerate(record["calls"]):
+        call["usage"] = {"prompt_tokens": 10 + 20 * number, "completion_tokens": 5}
+    record["calls"][0]["usage"]["cached_input_tokens"] = 4
+    (sample,) = TraceSamples()(record)
+    tokens = [(b["num_input_tokens"], b["num_output_tokens"]) for b in sample["trajectory"]]
+    assert tokens == [(14, 5), (30 + 50 - 35, 10)]
+    assert sample["token_usage"] == {
+        "prompt_tokens": 90,
+        "completion_tokens": 15,
+        "cached_input_tokens": 4,
+    }
+
+
+def test_v1_rollouts_of_a_task_are_numbered() -> None:
+    """By the order of the file; every trace of a rollout has its number."""
+    samples_of = TraceSamples()
+    numbers = [
+        [sample["rollout_number"] for sample in samples_of(record)]
+        for record in (_records()[0], _records()[1], _records()[0], {"traces": []})
+    ]
+    assert numbers == [[1, 1], [1], [2, 2], []]
+
+
+def test_an_environment_without_a_name(tmp_path: Path) -> None:
+    """verifiers writes "" of one that was made, not loaded: a push has to be told."""
+    (tmp_path / "metadata.json").write_text('{"env_id": "", "model": "m", "avg_reward": 0.5}')
+    (tmp_path / "results.jsonl").write_text("{}\n")
+    run = load_run(tmp_path)
+    assert (run.env, run.model, run.metrics) == (None, "m", {"reward": 0.5})
+
+
+def test_v1_tells_what_it_was_asked(tmp_path: Path) -> None:
+    """From verifiers 0.4 on, beside a first record that tells little; no credentials."""
+    asked = {
+        "env": {"taskset": {"id": "sums"}},
+        "model": "tiny",
+        "client": {"headers": {"Authorization": "secret"}},
+        "num_rollouts": 2,
+        "select": {"limit": 3},
+        "sampling": {"temperature": 0.5, "top_p": None},
+    }
+    folder = tmp_path / "outputs" / "sums--tiny--1"
+    (folder / "configs" / "resolved").mkdir(parents=True)
+    (folder / "configs" / "resolved" / "eval.json").write_text(json.dumps(asked))
+    (folder / "traces.jsonl").write_text('{"id": "e", "ok": false, "traces": []}\n')
+    assert find_runs(tmp_path) == [folder]
+    run = load_run(folder)
+    assert (run.env, run.model, run.name) == ("sums", "tiny", "sums-tiny")
+    assert run.metadata == {
+        "format": "verifiers-v1",
+        "rollouts_per_example": 2,
+        "num_examples": 3,
+        "sampling_args": {"temperature": 0.5},
+    }
+
+
 def test_a_reward_named_as_a_field_does_not_take_its_place() -> None:
     """A rubric may call a reward `task` or `agent`; the fields of a sample stay what they are."""
     rewards = {name: {"score": 0.5} for name in ("task", "agent", "sample_id", "info", "other")}
-    (sample,) = trace_samples({"id": "t", "task": {"type": "x"}, "rewards": rewards})
+    (sample,) = TraceSamples()({"id": "t", "task": {"type": "x"}, "rewards": rewards})
     assert sample["task"] == {"type": "x"}
     assert (sample["agent"], sample["sample_id"], sample["other"]) == ("agent", "t", 0.5)
     assert sample["metrics"] == dict.fromkeys(rewards, 0.5)
@@ -178,7 +244,7 @@ def test_nodes_that_go_in_a_circle_end() -> None:
         {"parent": 1, "message": {"role": "user"}},
         {"parent": 99, "message": {}},
     ]
-    (sample,) = trace_samples({"nodes": nodes})
+    (sample,) = TraceSamples()({"nodes": nodes})
     assert len(sample["trajectory"]) == 2
     assert len(sample["trajectory"][0]["messages"]) <= 5
 

@@ -35,16 +35,18 @@ def make(name: str, score: float | None, *, trainable: bool = True, **more: Any)
 
 
 def test_averages_count_trainable_traces() -> None:
-    """Per key over the traces that have it; failed episodes; zeros without any."""
+    """Per key over the traces that have it; episodes that are not ok; zeros without any."""
     episodes = [
         {"traces": [make("a", 1.0), make("judge", 9.0, trainable=False)], "errors": []},
         {"traces": [make("b", 0.0), make("c", None)], "errors": [{"type": "E"}]},
     ]
     assert metrics.from_episodes(episodes) == {
-        "avg_reward": 1.0,
-        "avg_metrics": {"turns": 3.0},
+        "avg_reward": 2 / 3,
+        "avg_metrics": {"right": 0.5, "turns": 3.0},
         "avg_error": 0.5,
     }
+    retried = {"ok": True, "errors": [{"type": "E"}], "traces": [make("a", 1.0, ok=True)]}
+    assert metrics.from_episodes([retried])["avg_error"] == 0.0
     only_judges = [{"traces": [make("judge", 3.0, trainable=False)]}]
     assert metrics.from_episodes(only_judges)["avg_reward"] == 6.0
     assert metrics.from_episodes([]) == {"avg_reward": 0.0, "avg_metrics": {}, "avg_error": 0.0}
@@ -57,7 +59,7 @@ def test_a_row_is_the_last_branch() -> None:
     row = projection.trace_to_sample(record, episode={"id": "e"})
     assert row["prompt"] == [{"role": "user", "content": "?"}]
     assert row["completion"] == [{"role": "assistant", "content": "4"}]
-    assert (row["reward"], row["right"], row["task"]) == (2.0, 1.0, "sum")
+    assert (row["reward"], row["right"], row["task"]) == (2.0, 0.5, "sum")
     assert row["is_truncated"] is True
     assert row["token_usage"] == {"input_tokens": 7, "output_tokens": 1}
     assert row["trajectory"][0]["num_input_tokens"] == 7

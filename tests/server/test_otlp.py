@@ -290,6 +290,93 @@ async def test_spans_without_a_model_are_traces_too(wire: Wire, spans: Spans) ->
     assert found["info"]["otlp"]["spans"][0]["attributes"] == {**told, "nan": None}
 
 
+async def test_attributes_of_odd_types_are_no_failure(wire: Wire, spans: Spans) -> None:
+    """What the conventions have as text may be anything: the trace is made all the same."""
+    odd = {
+        "gen_ai.operation.name": ["chat"],
+        "gen_ai.request.model": {"name": "m"},
+        "gen_ai.tool.call.id": ["call_1"],
+        "gen_ai.tool.name": "t",
+        "gen_ai.input.messages": [{"role": "tool", "tool_call_id": {"a": 1}, "content": None}],
+    }
+    call = {**odd, "gen_ai.operation.name": "chat"}
+    tool = {**odd, "gen_ai.operation.name": "execute_tool"}
+    sent = [spans.span(str(n), attributes=told) for n, told in enumerate((odd, call, tool))]
+    assert (await spans.send(*sent)).json == {}
+    found = await document(wire, "ab" * 16)
+    assert [one["name"] for one in found["info"]["otlp"]["spans"]] == ["0", "1", "2"]
+    assert found["nodes"][0]["message"]["role"] == "tool"
+
+
+async def test_openinference(wire: Wire, spans: Spans) -> None:
+    """Its numbered attributes of other names are messages, calls and tools too."""
+    asked, said = "llm.input_messages", "llm.output_messages.0.message"
+    call = {
+        "openinference.span.kind": "LLM",
+        "llm.model_name": "tiny-2026",
+        "llm.provider": "openai",
+        "llm.invocation_parameters": '{"model": "tiny", "temperature": 0.5, "stop": ["\\n"]}',
+        "llm.token_count.prompt": 9,
+        "llm.token_count.completion": 3,
+        "llm.token_count.prompt_details.cache_read": 4,
+        "llm.finish_reason": "tool_calls",
+        f"{asked}.1.message.role": "user",
+        f"{asked}.1.message.contents.0.message_content.type": "text",
+        f"{asked}.1.message.contents.0.message_content.text": "Weather in Paris?",
+        f"{asked}.1.message.contents.1.message_content.type": "image",
+        f"{asked}.1.message.contents.1.message_content.image.image.url": "http://a/b.png",
+        f"{asked}.0.message.role": "system",
+        f"{asked}.0.message.content": "Be brief.",
+        f"{said}.role": "assistant",
+        f"{said}.tool_calls.0.tool_call.id": "call_1",
+        f"{said}.tool_calls.0.tool_call.function.name": "weather",
+        f"{said}.tool_calls.0.tool_call.function.arguments": "{}",
+        "llm.tools.0.tool.json_schema": '{"function": {"name": "weather"}}',
+        "input.value": "Be brief.",
+    }
+    tool = {"openinference.span.kind": "TOOL", "tool.name": "weather", "output.value": "rain"}
+    await spans.send(spans.span("llm", attributes=call), spans.span("tool", attributes=tool))
+    found = await document(wire, "ab" * 16)
+    system, user, answer = (node["message"] for node in found["nodes"])
+    assert system == {"role": "system", "content": "Be brief."}
+    assert user["content"] == [
+        {"type": "text", "text": "Weather in Paris?"},
+        {"type": "image_url", "image_url": {"url": "http://a/b.png"}},
+    ]
+    assert answer["tool_calls"] == [{"id": "call_1", "name": "weather", "arguments": "{}"}]
+    (made,) = found["calls"]
+    assert (made["model"], made["finish_reason"]) == ("tiny-2026", "tool_calls")
+    assert made["sampling"] == {"temperature": 0.5, "stop": ["\n"]}
+    assert made["usage"] == {
+        "prompt_tokens": 5,
+        "completion_tokens": 3,
+        "cached_input_tokens": 4,
+    }
+    assert found["tools"] == [{"name": "weather"}]
+    assert found["agent"]["config"]["client"] == {"provider": "openai"}
+    assert "brief" not in str(found["info"])
+    assert found["info"]["otlp"]["spans"][1]["attributes"]["output.value"] == "rain"
+
+
+async def test_links_and_events_are_kept(wire: Wire, spans: Spans) -> None:
+    """But for events that say messages, which are nodes."""
+    span = spans.span("chat", attributes={"gen_ai.operation.name": "chat"})
+    pair = {"key": "n", "value": {"intValue": "1"}}
+    span["links"] = [{"traceId": "CD" * 16, "spanId": "EF" * 8, "attributes": [pair]}]
+    said = [{"key": "content", "value": {"stringValue": "hi"}}]
+    span["events"] = [
+        {"name": "gen_ai.user.message", "timeUnixNano": "0", "attributes": said},
+        {"name": "gen_ai.content.completion.chunk"},
+        {"name": "retry", "timeUnixNano": "1500000000", "attributes": [pair]},
+    ]
+    await spans.send(span)
+    found = await document(wire, "ab" * 16)
+    (kept,) = found["info"]["otlp"]["spans"]
+    assert kept["links"] == [{"trace_id": "cd" * 16, "span_id": "ef" * 8, "attributes": {"n": 1}}]
+    assert kept["events"] == [{"name": "retry", "time": 1.5, "attributes": {"n": 1}}]
+    assert [node["message"]["content"] for node in found["nodes"]] == ["hi"]
+
+
 async def test_spans_that_cannot_be_kept_are_counted(wire: Wire, spans: Spans) -> None:
     """The others are taken, as OTLP has it; what is over the limit of a trace is told too."""
     good = spans.span("good")

@@ -18,7 +18,7 @@ import msgspec
 from prime_async.server.failures import RequestError
 from prime_async.server.otlp.schema import message_class
 from prime_async.server.traces.records import Window
-from prime_async.traces.genai.spans import Event, Span
+from prime_async.traces.genai.spans import Event, Link, Span
 
 __all__ = ["Decoded", "decode_json", "decode_protobuf"]
 
@@ -114,6 +114,12 @@ class _Event(msgspec.Struct, rename="camel"):
     attributes: list[_Pair] | None = None
 
 
+class _Link(msgspec.Struct, rename="camel"):
+    trace_id: str | None = None
+    span_id: str | None = None
+    attributes: list[_Pair] | None = None
+
+
 class _Span(msgspec.Struct, rename="camel"):
     trace_id: str | None = None
     span_id: str | None = None
@@ -124,6 +130,7 @@ class _Span(msgspec.Struct, rename="camel"):
     end_time_unix_nano: int | str | None = None
     attributes: list[_Pair] | None = None
     events: list[_Event] | None = None
+    links: list[_Link] | None = None
     status: _Status | None = None
 
 
@@ -243,6 +250,14 @@ def _span(raw: Any, read: _Binary | _Text) -> Span:
         events=[
             Event(one.name or "", _moment(one, read), _attributes(one.attributes, read))
             for one in raw.events or ()
+        ],
+        links=[
+            Link(
+                read.id(one.trace_id),
+                read.id(one.span_id),
+                _attributes(one.attributes, read),
+            )
+            for one in raw.links or ()
         ],
         status=(status and status.code) or 0,
         message=(status and status.message) or "",

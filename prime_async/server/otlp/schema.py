@@ -52,6 +52,7 @@ _MESSAGES: Mapping[str, tuple[tuple[int, str, str], ...]] = {
         (2, "name", "string"),
         (3, "attributes", "*KeyValue"),
     ),
+    "Link": ((1, "trace_id", "bytes"), (2, "span_id", "bytes"), (4, "attributes", "*KeyValue")),
     "Span": (
         (1, "trace_id", "bytes"),
         (2, "span_id", "bytes"),
@@ -62,6 +63,7 @@ _MESSAGES: Mapping[str, tuple[tuple[int, str, str], ...]] = {
         (8, "end_time_unix_nano", "fixed64"),
         (9, "attributes", "*KeyValue"),
         (11, "events", "*Event"),
+        (13, "links", "*Link"),
         (15, "status", "Status"),
     ),
     "ScopeSpans": ((1, "scope", "Scope"), (2, "spans", "*Span")),

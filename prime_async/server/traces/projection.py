@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from prime_async.evals.verifiers import CUT_SHORT
 from prime_async.server.traces.documents import (
     CallDocument,
     EpisodeDocument,
@@ -23,11 +24,6 @@ from prime_async.server.traces.documents import (
 from prime_async.server.traces.leaves import as_integer, as_list, as_number, as_object, as_text
 
 __all__ = ["EpisodeRow", "TraceRow", "project_episode", "project_trace"]
-
-_CUT_SHORT = frozenset(
-    {"max_turns", "max_input_tokens", "max_output_tokens", "max_total_tokens", "context_length"}
-)
-"""Stop conditions that mean that a limit ended the rollout."""
 
 _PHASES = ("scoring", "finalize", "agent", "setup", "boot")
 """Phases of a rollout, the last one first."""
@@ -112,7 +108,7 @@ def project_trace(document: TraceDocument) -> TraceRow:
         reward=_reward(document.rewards),
         outcome=outcome,
         has_error=_failed(document.ok, document.errors),
-        is_truncated=outcome in _CUT_SHORT or _ran_out(calls),
+        is_truncated=outcome in CUT_SHORT or _ran_out(calls),
         duration_ms=_duration_ms(document.timing, start),
         total_tokens=_total_tokens(nodes, calls),
         extras=_extras(document, nodes),

@@ -10,8 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from prime_async.traces.genai import openinference
 from prime_async.traces.genai.graphs import Graph
-from prime_async.traces.genai.messages import Conversation, conversation, loaded, text_of
+from prime_async.traces.genai.messages import (
+    Conversation,
+    conversation,
+    loaded,
+    says_message,
+    text_of,
+)
 from prime_async.traces.genai.spans import Span
 from prime_async.traces.lines import ID_CHARACTERS
 
@@ -37,7 +44,15 @@ _SAMPLING = {
     "top_k": "top_k",
     "top_p": "top_p",
 }
-_SAID = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions")
+_SAID = (
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+    "gen_ai.system_instructions",
+    "pydantic_ai.all_messages",  # on the span of an agent: what its calls say one by one
+)
+_NOBODY = "unknown_service"
+"""What the SDK calls a service that was not named."""
+
 _SAID_BEFORE = ("gen_ai.prompt.", "gen_ai.completion.")
 
 
@@ -48,9 +63,18 @@ class _Turn(NamedTuple):
     said: Conversation
 
 
-def trace_document(spans: Sequence[Span]) -> dict[str, Any]:
-    """The trace of spans that share an id, in the format that traces are uploaded in."""
-    spans = sorted(spans, key=lambda span: (span.start, span.span_id))
+def trace_document(spans: Sequence[Span], *, kind: str | None = None) -> dict[str, Any]:
+    """The trace of spans that share an id, in the format that traces are uploaded in.
+
+    Args:
+        spans: any order.
+        kind: of the run it is logged to, ``eval`` or ``train``, whose id the trace is given then;
+            None leaves it to the spans to name a run.
+    """
+    spans = sorted(
+        (openinference.in_genai(span) for span in spans),
+        key=lambda span: (span.start, span.span_id),
+    )
     root = next((span for span in spans if not span.parent_id), None)
     turns = [_Turn(span, conversation(span)) for span in _calls(spans)]
     graph = Graph()
@@ -71,7 +95,7 @@ def trace_document(spans: Sequence[Span]) -> dict[str, Any]:
         "is_completed": root is not None,
         "timing": _timing(spans),
     }
-    run = _run(spans)
+    run = _run(spans, kind)
     return document if run is None else {**document, "run": run}
 
 
@@ -81,8 +105,9 @@ def _calls(spans: Sequence[Span]) -> list[Span]:
     return calls or [span for span in spans if _operation(span) in _AGENTS and _model(span)]
 
 
-def _operation(span: Span) -> Any:
-    return span.attributes.get("gen_ai.operation.name")
+def _operation(span: Span) -> str | None:
+    named = span.attributes.get("gen_ai.operation.name")
+    return named if isinstance(named, str) else None
 
 
 def _is_call(span: Span) -> bool:
@@ -108,7 +133,8 @@ def _model(span: Span) -> Any:
 
 def _walked(graph: Graph, turns: Sequence[_Turn], tools: Sequence[Span]) -> list[dict[str, Any]]:
     """Put what was said into the graph; return the calls."""
-    answered = {message.get("tool_call_id") for turn in turns for message in turn.said.sent}
+    said = (message.get("tool_call_id") for turn in turns for message in turn.said.sent)
+    answered = {call_id for call_id in said if isinstance(call_id, str)}
     calls: list[dict[str, Any]] = []
     for turn in turns:
         place = graph.walk(turn.said.sent, turn.span.start)
@@ -117,7 +143,8 @@ def _walked(graph: Graph, turns: Sequence[_Turn], tools: Sequence[Span]) -> list
             node = graph.add(place, message, turn.span.end, sampled=True)
         calls.append(_call(turn, node))
     for span in tools:
-        call_id = _first(span, "gen_ai.tool.call.id")
+        named = _first(span, "gen_ai.tool.call.id")
+        call_id = named if isinstance(named, str) else None
         if call_id not in answered:
             graph.answer(call_id, _tool_message(span, call_id), span.end)
     return calls
@@ -208,18 +235,22 @@ def _agent(spans: Sequence[Span], calls: Sequence[Span]) -> dict[str, Any]:
     model = next((_model(span) for span in calls if _model(span)), None)
     if model is not None:
         config["model"] = model
-    address = _told(calls, "server.address")
+    address = _address(calls)
     provider = _told(calls, "gen_ai.provider.name", "gen_ai.system")
     if provider is not None:
         config["client"] = {"provider": text_of(provider)}
     if address is not None:
-        config.setdefault("client", {})["base_url"] = _base_url(text_of(address))
-    name = _told(spans, "gen_ai.agent.name") or _told(spans, "service.name") or "agent"
-    return {"name": text_of(name), "config": config}
+        config.setdefault("client", {})["base_url"] = address
+    name = text_of(_told(spans, "gen_ai.agent.name") or _told(spans, "service.name") or _NOBODY)
+    return {"name": "agent" if name.startswith(_NOBODY) else name, "config": config}
 
 
-def _base_url(address: str) -> str:
-    return address if "://" in address else f"https://{address}"
+def _address(calls: Sequence[Span]) -> str | None:
+    address = _told(calls, "gen_ai.openai.api_base", "server.address")
+    if address is None or "://" in text_of(address):
+        return None if address is None else text_of(address)
+    port = _told(calls, "server.port")
+    return f"https://{text_of(address)}" + (f":{port}" if port not in (None, 443) else "")
 
 
 def _tools(calls: Sequence[Span]) -> list[dict[str, Any]]:
@@ -249,12 +280,7 @@ def _rest(spans: Sequence[Span]) -> dict[str, Any]:
 
 
 def _summary(span: Span) -> dict[str, Any]:
-    kept = {
-        name: value
-        for name, value in span.attributes.items()
-        if name not in _SAID and not name.startswith(_SAID_BEFORE)
-    }
-    return {
+    summary: dict[str, Any] = {
         "span_id": span.span_id,
         "parent_id": span.parent_id or None,
         "name": span.name,
@@ -263,8 +289,25 @@ def _summary(span: Span) -> dict[str, Any]:
         "start": span.start,
         "end": span.end,
         "status": span.status,
-        "attributes": kept,
+        "attributes": {
+            name: value for name, value in span.attributes.items() if not _says(span, name)
+        },
     }
+    events = [event for event in span.events if not says_message(event)]
+    if events:
+        summary["events"] = events
+    return {**summary, "links": span.links} if span.links else summary
+
+
+def _says(span: Span, name: str) -> bool:
+    """Say whether an attribute is what was said, which is in the nodes."""
+    if name in _SAID or name.startswith(_SAID_BEFORE):
+        return True
+    return (
+        _is_call(span)
+        and openinference.KIND in span.attributes
+        and (name.startswith(openinference.SAID))
+    )
 
 
 def _timing(spans: Sequence[Span]) -> dict[str, Any]:
@@ -272,18 +315,18 @@ def _timing(spans: Sequence[Span]) -> dict[str, Any]:
     return {"start": start, "agent": {"start": start, "end": end}}
 
 
-def _run(spans: Sequence[Span]) -> Mapping[str, Any] | None:
-    run_id = _told(spans, "prime.run.id")
-    if run_id is None:
-        return None
-    kind = _told(spans, "prime.run.type")
-    run: dict[str, Any] = {
-        "id": text_of(run_id)[:ID_CHARACTERS],
-        "type": kind if kind == "train" else "eval",
-    }
+def _run(spans: Sequence[Span], kind: str | None) -> Mapping[str, Any] | None:
+    run: dict[str, Any] = {}
+    if kind is None:
+        run_id = _told(spans, "prime.run.id")
+        if run_id is None:
+            return None
+        kind = "train" if _told(spans, "prime.run.type") == "train" else "eval"
+        run["id"] = text_of(run_id)[:ID_CHARACTERS]
+    run["type"] = kind
     name, step = _told(spans, "prime.run.name"), _told(spans, "prime.run.step")
     if name is not None:
         run["name"] = text_of(name)
     if isinstance(step, int):
-        run["work"] = {"type": run["type"], "step": step}
+        run["work"] = {"type": kind, "step": step}
     return run

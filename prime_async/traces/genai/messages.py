@@ -17,7 +17,7 @@ import msgspec
 
 from prime_async.traces.genai.spans import Event, Span
 
-__all__ = ["Conversation", "Message", "conversation", "loaded", "text_of"]
+__all__ = ["Conversation", "Message", "conversation", "loaded", "says_message", "text_of"]
 
 Message = dict[str, Any]
 
@@ -48,6 +48,13 @@ def conversation(span: Span) -> Conversation:
         if said.sent or said.received:
             return said
     return Conversation()
+
+
+def says_message(event: Event) -> bool:
+    """Say whether an event is there for what was said."""
+    return event.name in _OF_EVENT or event.name.startswith(
+        ("gen_ai.choice", "gen_ai.content.", _OPERATION)
+    )
 
 
 def loaded(value: Any) -> Any:

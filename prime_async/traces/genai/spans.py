@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["ERROR", "Event", "Span", "decode_span", "encode_span"]
+__all__ = ["ERROR", "Event", "Link", "Span", "decode_span", "encode_span"]
 
 ERROR = 2
 """The status code of a span that failed."""
@@ -17,6 +17,14 @@ class Event(msgspec.Struct, omit_defaults=True):
 
     name: str
     time: float = 0.0
+    attributes: dict[str, Any] = {}
+
+
+class Link(msgspec.Struct, omit_defaults=True):
+    """Another span this one has to do with; ids as in spans."""
+
+    trace_id: str
+    span_id: str
     attributes: dict[str, Any] = {}
 
 
@@ -39,6 +47,7 @@ class Span(msgspec.Struct, omit_defaults=True):
     kind: int = 0
     attributes: dict[str, Any] = {}
     events: list[Event] = []
+    links: list[Link] = []
     resource: dict[str, Any] = {}
     scope: str = ""
     status: int = 0

@@ -27,7 +27,7 @@ _KNOWN = "?"
 @command(
     "push",
     examples="""
-    prime-async eval push                         # here, or outputs/evals/*/*
+    prime-async eval push                         # here, or outputs/evals/*/* and outputs/*
     prime-async eval push outputs/evals/gsm8k--gpt-4o-mini/1a2b3c4d
     prime-async eval push samples.jsonl --env gsm8k --model gpt-4o-mini
     prime-async eval push RUN --trim trajectory   # where a sample is too large
@@ -135,7 +135,7 @@ def _folders(path: Path | None) -> list[Path]:
     if not found:
         raise CommandError(
             "there are no results here: no metadata.json with results.jsonl, no traces.jsonl, "
-            "and nothing in outputs/evals",
+            "and nothing in outputs",
             hint="name the folder: `prime-async eval push DIR`",
             code=USAGE,
         )

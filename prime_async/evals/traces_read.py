@@ -6,7 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["branch_of", "entry", "members_of", "metrics_of", "reward_of", "rewards_of"]
+__all__ = [
+    "branch_of",
+    "entry",
+    "members_of",
+    "metrics_of",
+    "reward_of",
+    "scores_of",
+]
 
 
 def entry(record: Any, name: str) -> Any:
@@ -22,22 +29,28 @@ def members_of(episode: Any) -> list[Any]:
     return [episode] if traces is None else list(traces)
 
 
-def rewards_of(trace: Any) -> dict[str, float]:
-    """Return the weighted rewards by name, without those that are missing or not finite."""
-    rewards = entry(trace, "rewards") or {}
-    found = {}
-    for name, reward in rewards.items():
-        score, weight = entry(reward, "score"), entry(reward, "weight")
-        number = _finite(reward if score is None else score)
-        if number is not None:
-            found[str(name)] = number * (1.0 if weight is None else float(weight))
-    return found
+def scores_of(trace: Any) -> dict[str, float]:
+    """Return the rewards by name, unweighted, without those that are missing or not finite."""
+    return {name: score for name, (score, _) in _rewards(trace).items()}
 
 
 def reward_of(trace: Any) -> float | None:
     """Return the sum of the weighted rewards, or ``reward`` of a flat row; None without any."""
-    rewards = rewards_of(trace)
-    return sum(rewards.values()) if rewards else _finite(entry(trace, "reward"))
+    rewards = _rewards(trace).values()
+    if not rewards:
+        return _finite(entry(trace, "reward"))
+    return sum(score * weight for score, weight in rewards)
+
+
+def _rewards(trace: Any) -> dict[str, tuple[float, float]]:
+    """Return score and weight of each reward."""
+    found = {}
+    for name, reward in (entry(trace, "rewards") or {}).items():
+        score, weight = entry(reward, "score"), entry(reward, "weight")
+        number = _finite(reward if score is None else score)
+        if number is not None:
+            found[str(name)] = (number, 1.0 if weight is None else float(weight))
+    return found
 
 
 def metrics_of(trace: Any) -> dict[str, float]:
