@@ -201,7 +201,7 @@ class Conversation:
         if "host_pid" in message:
             self._abandoned.add(message["host_pid"])
             kill = {"op": "signal", "host_pid": message["host_pid"], "number": 9}
-            self.post({**kill, "session": True, "id": 0})
+            self.post({**kill, "session": True, "abandoned": True, "id": 0})
 
     def _exited(self, message: Message) -> None:
         pid = message["host_pid"]
