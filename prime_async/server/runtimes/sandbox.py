@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -167,6 +167,7 @@ class Sandbox:
         self._require_running()
         self.touch()
         check_command(command)
+        command = replace(command, argv=self.host_argv(command.argv))
         user = await self.find_user(command.user)
         if command.held is not None:
             return await self._hold(command, command.held, user)
@@ -458,6 +459,10 @@ class Sandbox:
     def host_path(self, path: str) -> str:
         """A path inside, as its commands have to be told."""
         return path
+
+    def host_argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """A command line, as it has to be told."""
+        return argv
 
     async def find_user(self, wanted: str | None) -> User:
         """Who a command runs as."""
