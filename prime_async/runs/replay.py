@@ -108,7 +108,7 @@ async def watch_runs(
     while True:
         for synced in await sync_runs(api_client, spool_dir=spool_dir):
             if synced.unanswered:
-                absence.failed(SpoolError(synced.problem or ""))
+                absence.failed(synced.problem)
             elif synced.delivered or synced.refused:
                 absence.answered()
             if synced.delivered or synced.refused:

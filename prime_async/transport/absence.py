@@ -22,7 +22,7 @@ class Absence:
         self._what = what
         self._told = False
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: object) -> None:
         """A request got no answer, and will be made again."""
         if not self._told:
             self._told = True

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
@@ -18,6 +20,7 @@ from prime_async.local.processes import process_start
 from prime_async.server.runtimes import launchers
 from prime_async.server.runtimes.base import BaseRuntime
 from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
+from prime_async.server.runtimes.conversation import Conversation
 from prime_async.server.runtimes.errors import CommandLostError, StdinClosedError
 from prime_async.server.runtimes.protocol import (
     Ending,
@@ -388,8 +391,7 @@ async def test_a_killed_holder_loses_its_commands(isolating: BubblewrapRuntime) 
     os.kill(_parent(command.host_pid), signal.SIGKILL)
     with pytest.raises(CommandLostError):
         await command.wait()
-    with pytest.raises(CommandLostError):
-        await command.stdout.resume()
+    assert await collect(command.stdout) == b""
     await command.aclose()
     again = await box.exec(ExecSpec(("/bin/echo", "fine"), held=b""))
     assert (await finish(again)).stdout == "fine\n"
@@ -420,3 +422,30 @@ async def test_a_launcher_whose_server_is_killed_ends_its_commands(
             return process_start(parent) is None and process_start(command.host_pid) is None
 
         await until(gone, 5)
+
+
+@pytest.mark.parametrize("fields", [{}, {"held": b""}, {"pty": TerminalSize(80, 24)}])
+async def test_who_is_cancelled_while_the_answer_comes_leaves_nothing(
+    isolating: BubblewrapRuntime, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    """The command was started, but nobody was told: it is ended again."""
+    box = await isolating.start(spec())
+    dispatch = Conversation._dispatch
+    started: list[int] = []
+
+    def answered(talk: Conversation, message: Any, descriptors: list[int]) -> None:
+        dispatch(talk, message, descriptors)
+        if "host_pid" in message and "id" in message:
+            started.append(message["host_pid"])
+            task.cancel()
+
+    monkeypatch.setattr(Conversation, "_dispatch", answered)
+    task = asyncio.create_task(box.exec(ExecSpec(("/bin/sleep", "301"), **fields)))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    monkeypatch.undo()
+
+    async def gone() -> bool:
+        return process_start(started[0]) is None
+
+    await until(gone, 5)

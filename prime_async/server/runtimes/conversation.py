@@ -110,6 +110,12 @@ class Conversation:
         late = self._loop.call_later(seconds, self._give_up, number, seconds)
         try:
             return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                # Answered in the moment in which the caller was cancelled: nobody has it.
+                answer = future.result()
+                self._clean_up(answer.fields, answer.descriptors)
+            raise
         finally:
             late.cancel()
 

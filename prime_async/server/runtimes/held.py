@@ -11,7 +11,6 @@ from typing import Any
 from prime_async.server.runtimes.commands import Command, check_size, resize_refusal
 from prime_async.server.runtimes.conversation import Answer, SpawnerError
 from prime_async.server.runtimes.errors import (
-    CommandLostError,
     SandboxRuntimeError,
     StdinClosedError,
 )
@@ -63,14 +62,18 @@ class HeldOutput:
             yield data
 
     async def resume(self, at: int | None = None) -> int:
-        """Go on from an offset; return where it really goes on."""
+        """Go on from an offset; return where it really goes on.
+
+        When the holder was killed there is nothing more, and the command is lost.
+        """
         self.detach()
         ours, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             answer = await self._talk.ask({"op": "follow", **self._which, "at": at}, (theirs,))
-        except SpawnerError as error:
+        except SpawnerError:
             os.close(ours)
-            raise CommandLostError(f"its output cannot be read: {error.text}") from error
+            self._pipe = closed_output()
+            return self._at if at is None else at
         except BaseException:
             os.close(ours)
             raise

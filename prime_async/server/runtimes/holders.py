@@ -141,9 +141,19 @@ class Holders:
             made = self._made.get(user.uid)
             if made is None or made.over:
                 # One that is still busy with what others write is there, though nobody calls it.
-                made = self._call(f"{_PREFIX}{user.uid}") or await self._make(user, environment)
-                self._made[user.uid] = made
+                made = await self._again(f"{_PREFIX}{user.uid}")
+                made = self._made[user.uid] = made or await self._make(user, environment)
             return made
+
+    async def _again(self, name: str) -> Holder | None:
+        """Call one that is there, unless it is just ending."""
+        holder = self._call(name)
+        try:
+            if holder is not None:
+                await holder.held()
+        except SpawnerError:
+            return None
+        return holder
 
     async def _make(self, user: User, environment: Mapping[str, str]) -> Holder:
         name = f"{_PREFIX}{user.uid}"

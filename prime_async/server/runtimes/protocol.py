@@ -252,9 +252,6 @@ class OutputStream(Protocol):
 
         Args:
             at: None for where reading had stopped.
-
-        Raises:
-            CommandLostError: what holds the output was killed.
         """
         ...
 

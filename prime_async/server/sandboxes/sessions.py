@@ -18,7 +18,7 @@ from prime_async.connect import Code
 from prime_async.sandboxes.wire import Ended, Received, SessionInfo, Started, StartRequest
 from prime_async.sandboxes.wire import Session as Selector
 from prime_async.server.failures import RequestError
-from prime_async.server.runtimes.errors import CommandLostError, StdinClosedError
+from prime_async.server.runtimes.errors import StdinClosedError
 from prime_async.server.runtimes.protocol import (
     CommandExit,
     ExecSpec,
@@ -109,22 +109,12 @@ class Session:
         return _Attachment(anyio.CancelScope(), anyio.Event())
 
     async def resume(self, received: Received | None) -> Started:
-        """Go on with its outputs, behind what its reader has of them if he says so.
-
-        Raises:
-            RequestError: ``unavailable``, nobody can give them any more.
-        """
-        stdout, stderr = (None, None) if received is None else received
-        try:
-            return Started(
-                self.command.pid,
-                Received(
-                    await self.command.stdout.resume(stdout),
-                    await self.command.stderr.resume(stderr),
-                ),
-            )
-        except CommandLostError as error:
-            raise refusal(Code.UNAVAILABLE, error.message) from error
+        """Go on with its outputs, behind what its reader has of them if he says so."""
+        stdout, stderr = received or (None, None)
+        at = Received(
+            await self.command.stdout.resume(stdout), await self.command.stderr.resume(stderr)
+        )
+        return Started(self.command.pid, at)
 
     def let_go(self) -> None:
         """End the stream that is read now."""

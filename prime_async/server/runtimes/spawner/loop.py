@@ -62,10 +62,25 @@ class Loop:
         return self._channel is not None
 
     def talk(self, channel: socket.socket) -> None:
-        """Serve this channel from here on; the one before is closed."""
+        """Serve this channel from here on; the one before is read to its end, and closed."""
+        self._finish()
         self.hang_up()
         self._channel = channel
         self.watch(channel.fileno(), lambda _: self._take(channel))
+
+    def _finish(self) -> None:
+        if self._channel is None:
+            return
+        ready = select.poll()
+        ready.register(self._channel, select.POLLIN)
+        while ready.poll(0):
+            try:
+                received = receive(self._channel)
+            except OSError:
+                return
+            if received is None:
+                return
+            self._handle(*received)
 
     def hang_up(self) -> None:
         """Close the channel, if there is one."""
