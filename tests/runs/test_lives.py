@@ -22,9 +22,10 @@ from prime_async.runs import (
     watch_runs,
 )
 from prime_async.traces import PrimeTracesError
+from prime_async.transport import RetryPolicy
 from tests.faces import Face
 from tests.platform import RunningPlatform, running_platform
-from tests.runs.opening import ONCE, OpenRun, trace
+from tests.runs.opening import OpenRun, trace
 from tests.runs.platform_double import PlatformDouble
 from tests.stub import Answer
 
@@ -247,14 +248,13 @@ async def test_watching_says_once_that_the_platform_is_away(
     run.log_trace(trace("a"))
     assert not (await run.finish()).complete
     caplog.clear()
-    async with AsyncAPIClient(open_run.key, base_url=open_run.url, retry=ONCE) as api:
+    hasty = RetryPolicy(first_delay=0)
+    async with AsyncAPIClient(open_run.key, base_url=open_run.url, retry=hasty) as api:
         watched = watch_runs(api, spool_dir=open_run.spool, interval=0.01)
-        found = asyncio.ensure_future(anext(watched))
-        posts = double.posts
-        while double.posts < posts + 3:
-            await asyncio.sleep(0.01)
-        double.down = False
-        assert (await found).delivered
+        posts, double.down = double.posts, False
+        double.faults = [Answer(status=0, end="cut") for _ in range(15)]
+        assert (await anext(watched)).delivered
+        assert double.posts == posts + 16
         await watched.aclose()
     away, back = (one.getMessage() for one in caplog.records if one.name == "prime_async.runs")
     assert away.startswith("the platform does not answer: ")
