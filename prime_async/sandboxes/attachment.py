@@ -112,7 +112,9 @@ class Attachment:
                 await self.aclose()
                 failures += 1
                 if failures > _TRIES or not _may_pass(error):
-                    await self._gateway.explain(self.sandbox_id, error)
+                    # No such session, or no such sandbox any more.
+                    doubtful = code_of(error) is Code.NOT_FOUND
+                    await self._gateway.explain(self.sandbox_id, error, doubtful=doubtful)
                     raise
                 await anyio.sleep(delay)
                 delay *= 2

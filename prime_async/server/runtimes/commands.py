@@ -28,7 +28,7 @@ from prime_async.server.runtimes.protocol import (
 from prime_async.server.runtimes.spawner.messages import Message
 from prime_async.server.runtimes.streams import InputStream, PipeOutput, closed_output
 
-__all__ = ["Asks", "Command", "Pipes", "check_size", "resize_refusal"]
+__all__ = ["Asks", "Command", "Pipes", "check_size", "large_pipe", "resize_refusal"]
 
 Asks = Callable[[Message], Awaitable[Answer]]
 
@@ -47,6 +47,14 @@ class CommandOutput(OutputStream, Protocol):
 
 _PIPE_BYTES = 256 * 1024
 _F_SETPIPE_SZ = 1031
+
+
+def large_pipe() -> tuple[int, int]:
+    """Make a pipe that holds more than usual where the system lets us: fewer turns for much."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    with suppress(OSError):
+        fcntl.fcntl(reader, _F_SETPIPE_SZ, _PIPE_BYTES)
+    return reader, writer
 
 
 @dataclass(slots=True)
@@ -84,14 +92,11 @@ class Pipes:
         self._pipe(reading=True)
 
     def _pipe(self, *, reading: bool) -> None:
-        reader, writer = os.pipe2(os.O_CLOEXEC)
+        reader, writer = large_pipe()
         ours, theirs = (reader, writer) if reading else (writer, reader)
         self.ours.append(ours)
         self.theirs.append(theirs)
         os.set_blocking(ours, False)
-        # More than the default where the system lets us: fewer turns for much output.
-        with suppress(OSError):
-            fcntl.fcntl(ours, _F_SETPIPE_SZ, _PIPE_BYTES)
 
     def close_theirs(self) -> None:
         """The command has them now."""

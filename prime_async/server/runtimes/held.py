@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from prime_async.server.runtimes.commands import Command, check_size, resize_refusal
+from prime_async.server.runtimes.commands import Command, check_size, large_pipe, resize_refusal
 from prime_async.server.runtimes.conversation import Answer, SpawnerError
 from prime_async.server.runtimes.errors import (
     SandboxRuntimeError,
@@ -67,7 +67,8 @@ class HeldOutput:
         When the holder was killed there is nothing more, and the command is lost.
         """
         self.detach()
-        ours, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        ours, theirs = large_pipe()
+        os.set_blocking(ours, False)
         try:
             answer = await self._talk.ask({"op": "follow", **self._which, "at": at}, (theirs,))
         except SpawnerError:
