@@ -511,6 +511,8 @@ def watch_runs(
 ) -> CloseableIterator[SyncedRecords]:
     """Deliver what runs leave on disk as it comes, without end; yield what was done.
 
+    While the platform does not answer, this goes on and logs so once, and once when it does again.
+
     Args:
         api_client, spool_dir: as for :func:`sync_runs`.
         interval: seconds between looks.

@@ -68,6 +68,7 @@ from prime_async.sandboxes.networks import AsyncSandboxNetworks
 from prime_async.sandboxes.output import OutputLine
 from prime_async.sandboxes.pace import OnProgress, TransferProgress
 from prime_async.sandboxes.processes import AsyncProcessStream, AsyncSandboxProcess
+from prime_async.sandboxes.progress import Progress
 from prime_async.sandboxes.requests import CreateSandboxRequest, StartCommand, VolumeMount
 from prime_async.sandboxes.running import OnOutput
 from prime_async.sandboxes.storage import AsyncSandboxFiles
@@ -505,13 +506,20 @@ class ProcessStream:
 
     _async: AsyncProcessStream
 
-    def __init__(self, demand: Demand, unread: Unread) -> None:
-        self._async = AsyncProcessStream(demand, unread)
+    def __init__(self, demand: Demand, unread: Unread, progress: Progress) -> None:
+        self._async = AsyncProcessStream(demand, unread, progress)
 
     @property
     def dropped_bytes(self) -> int:
         """Bytes that went because nobody read them."""
         return self._async.dropped_bytes
+
+    @property
+    def missing_bytes(self) -> int | None:
+        """Bytes that went because the connection was lost for longer than the platform keeps what
+        it writes (its newest 1 MiB); None when it was lost on a platform that does not tell.
+        """
+        return self._async.missing_bytes
 
     def read(self) -> bytes:
         """Return the next bytes as soon as there are any; b"" when the process has ended.
@@ -582,8 +590,10 @@ class SandboxProcess:
 
     @property
     def reconnects(self) -> int:
-        """How often the connection was lost and made again; what it wrote meanwhile may be
-        missing.
+        """How often the connection was lost and made again.
+
+        The embedded platform goes on exactly where it broke off, also after its server was killed
+        and started again; what it could not keep is counted in ``missing_bytes`` of the streams.
         """
         return self._async.reconnects
 

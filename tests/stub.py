@@ -212,6 +212,8 @@ class Stub:
                 pass
         except (ConnectionError, asyncio.IncompleteReadError, ssllib.SSLError):
             pass  # the client went away, which is its right
+        except asyncio.CancelledError:
+            pass  # by `aclose`; the streams of Python 3.11 would log it as a failure
         finally:
             self.open_connections -= 1
             self._tasks.pop(task, None)

@@ -4,6 +4,7 @@ entry has one owner, and a batch keeps the key it was first sent under.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -27,9 +28,11 @@ from prime_async.runs.spooling import SpoolPlace
 from prime_async.spool import EntryWriter, Meta, Ranges, Spool, SpoolBatch, SpoolEntry, batches
 from prime_async.traces.api import AsyncTracesAPIClient
 from prime_async.traces.errors import TracesUsageError, in_family
-from prime_async.transport import check_timeout, deadline
+from prime_async.transport import Absence, check_timeout, deadline, is_unanswered
 
 __all__ = ["SyncedRecords", "sync_runs", "watch_runs"]
+
+_LOG = logging.getLogger("prime_async.runs")
 
 _DAY = 86_400.0
 
@@ -44,6 +47,7 @@ class SyncedRecords:
         refused: records the platform refused; they are kept apart.
         problem: why not all of it is delivered, or None.
         left_out: records the platform has no place for; see `Counts.left_out`.
+        unanswered: the problem is that the platform does not answer; trying again may help.
     """
 
     kept: KeptRecords
@@ -51,6 +55,7 @@ class SyncedRecords:
     refused: tuple[RefusedRecord, ...]
     problem: str | None
     left_out: int = 0
+    unanswered: bool = False
 
 
 async def sync_runs(
@@ -93,12 +98,19 @@ async def watch_runs(
 ) -> AsyncIterator[SyncedRecords]:
     """Deliver what runs leave on disk as it comes, without end; yield what was done.
 
+    While the platform does not answer, this goes on and logs so once, and once when it does again.
+
     Args:
         api_client, spool_dir: as for :func:`sync_runs`.
         interval: seconds between looks.
     """
+    absence = Absence(_LOG, "delivering")
     while True:
         for synced in await sync_runs(api_client, spool_dir=spool_dir):
+            if synced.unanswered:
+                absence.failed(synced.problem)
+            elif synced.delivered or synced.refused:
+                absence.answered()
             if synced.delivered or synced.refused:
                 yield synced
         await anyio.sleep(interval)
@@ -143,16 +155,16 @@ async def _deliver(
     replay = _EndReplay(api, spool, kept, writer)
     if kept.kind != ENDINGS:
         replay = _RecordReplay(api, spool, kept, writer)
-    problem = None
+    problem, unanswered = None, False
     try:
         await replay.run()
     except PrimeError as error:
-        problem = str(error)
+        problem, unanswered = str(error), is_unanswered(error)
     finally:
         with anyio.CancelScope(shield=True):
             left = await anyio.to_thread.run_sync(replay.close)
     return SyncedRecords(
-        kept, replay.delivered, tuple(replay.refused), problem or left, replay.left_out
+        kept, replay.delivered, tuple(replay.refused), problem or left, replay.left_out, unanswered
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 
 import anyio
@@ -10,12 +11,15 @@ from prime_async.connect import Code
 from prime_async.errors import APIError, PrimeError, ProtocolError, TransportError
 from prime_async.sandboxes.gateway import Gateway, Link
 from prime_async.sandboxes.killing import kill_session
+from prime_async.sandboxes.progress import Progress
 from prime_async.sandboxes.rpc import EventStream, code_of
 from prime_async.sandboxes.wire import (
     CommandSpec,
     ConnectRequest,
     Ended,
     Event,
+    Output,
+    Received,
     Rpc,
     Session,
     Started,
@@ -28,6 +32,8 @@ __all__ = ["LIFETIME", "Attachment"]
 LIFETIME = 86_400.0
 """Seconds a process may run at most."""
 
+_log = logging.getLogger(__name__)
+
 _TRIES = 5
 _FIRST_DELAY = 0.5
 
@@ -38,12 +44,14 @@ class Attachment:
     Attributes:
         session: its name at the gateway.
         reconnects: how often the stream was opened again.
+        progress: how much of its outputs has arrived.
     """
 
     def __init__(self, gateway: Gateway, sandbox_id: str, session: Session) -> None:
         self.sandbox_id = sandbox_id
         self.session = session
         self.reconnects = 0
+        self.progress = Progress(Received())
         self._gateway = gateway
         self._start: StartRequest | None = None
         self._stream: EventStream | None = None
@@ -84,6 +92,7 @@ class Attachment:
             APIError: there is none (``code`` is ``not_found``).
         """
         made = cls(gateway, sandbox_id, session)
+        made.progress = Progress(None)
         await made._open()
         return made
 
@@ -103,7 +112,9 @@ class Attachment:
                 await self.aclose()
                 failures += 1
                 if failures > _TRIES or not _may_pass(error):
-                    await self._gateway.explain(self.sandbox_id, error)
+                    # No such session, or no such sandbox any more.
+                    doubtful = code_of(error) is Code.NOT_FOUND
+                    await self._gateway.explain(self.sandbox_id, error, doubtful=doubtful)
                     raise
                 await anyio.sleep(delay)
                 delay *= 2
@@ -140,15 +151,41 @@ class Attachment:
                     f"the stream of a process in sandbox {self.sandbox_id} ended before it did",
                     retryable=True,
                 )
-            if isinstance(event, Started) and self._pid is not None:
-                continue  # said again to who attaches
-            return event
+            if isinstance(event, Started):
+                if self._pid is None:
+                    return await self._began(event)
+                self._go_on(event)  # said again to who attaches
+            elif isinstance(event, Output):
+                if kept := self.progress.take(event):
+                    return kept
+            else:
+                return event
+
+    async def _began(self, event: Started) -> Event:
+        """Take the first event there is."""
+        if self._start is None or event.at is None:
+            self.progress.begin(event.at)
+        elif any(event.at):
+            # The answer to an earlier try was lost on its way, with output in it: ask again.
+            await self.aclose()
+        return event
+
+    def _go_on(self, event: Started) -> None:
+        gap = self.progress.go_on(event.at)
+        if any(gap):
+            _log.warning(
+                "process %d in sandbox %s: the connection broke, and %d bytes that it wrote "
+                "meanwhile are lost",
+                event.pid,
+                self.sandbox_id,
+                sum(gap),
+            )
 
     async def _connect(self, link: Link) -> EventStream:
         if self._start is not None and self._pid is None:
             stream = EventStream(link, Rpc.START, self._start.encode(), LIFETIME, repeatable=True)
         else:
-            message = ConnectRequest(self.session).encode()
+            message = ConnectRequest(self.session, self.progress.have).encode()
             stream = EventStream(link, Rpc.CONNECT, message, LIFETIME, repeatable=True)
         await stream.open()
         return stream

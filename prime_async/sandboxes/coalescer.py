@@ -226,6 +226,11 @@ class Coalescer(Generic[K, V]):
             if not batch.wanted:
                 batch.scope.cancel()
 
+    def is_watched(self, key: K) -> bool:
+        """Whether somebody goes on looking at a key until something will do."""
+        slot = self._slots.get(key)
+        return slot is not None and any(one.until is not None for one in slot.waiters)
+
     def _belong_to_loop(self) -> None:
         """Forget the waiters of a loop that is gone."""
         loop = asyncio.get_running_loop()

@@ -16,6 +16,7 @@ from prime_async.requests import check_range
 from prime_async.sandboxes.attachment import Attachment
 from prime_async.sandboxes.demand import Demand, Unread
 from prime_async.sandboxes.gateway import Gateway
+from prime_async.sandboxes.progress import Progress
 from prime_async.sandboxes.rpc import code_of, unary
 from prime_async.sandboxes.wire import (
     CloseStdinRequest,
@@ -46,14 +47,25 @@ class AsyncProcessStream:
     :attr:`dropped_bytes`.
     """
 
-    def __init__(self, demand: Demand, unread: Unread) -> None:
+    def __init__(self, demand: Demand, unread: Unread, progress: Progress) -> None:
         self._demand = demand
         self._unread = unread
+        self._progress = progress
 
     @property
     def dropped_bytes(self) -> int:
         """Bytes that went because nobody read them."""
         return self._unread.dropped
+
+    @property
+    def missing_bytes(self) -> int | None:
+        """Bytes that went because the connection was lost for longer than the platform keeps what
+        it writes (its newest 1 MiB); None when it was lost on a platform that does not tell.
+        """
+        missing = self._progress.missing
+        if missing is None:
+            return None
+        return missing.stdout if self._unread is self._demand.stdout else missing.stderr
 
     async def read(self) -> bytes:
         """Return the next bytes as soon as there are any; b"" when the process has ended.
@@ -121,17 +133,19 @@ class AsyncSandboxProcess:
     @property
     def stdout(self) -> AsyncProcessStream:
         """What it writes; on a terminal, all of it."""
-        return AsyncProcessStream(self._demand, self._demand.stdout)
+        return AsyncProcessStream(self._demand, self._demand.stdout, self._attachment.progress)
 
     @property
     def stderr(self) -> AsyncProcessStream:
         """What it writes to its error stream; nothing on a terminal."""
-        return AsyncProcessStream(self._demand, self._demand.stderr)
+        return AsyncProcessStream(self._demand, self._demand.stderr, self._attachment.progress)
 
     @property
     def reconnects(self) -> int:
-        """How often the connection was lost and made again; what it wrote meanwhile may be
-        missing.
+        """How often the connection was lost and made again.
+
+        The embedded platform goes on exactly where it broke off, also after its server was killed
+        and started again; what it could not keep is counted in ``missing_bytes`` of the streams.
         """
         return self._attachment.reconnects
 

@@ -1,5 +1,6 @@
 """The only place that speaks HTTP: sessions, deadlines, retries, proxies, certificates, streams."""
 
+from prime_async.transport.absence import Absence, is_unanswered
 from prime_async.transport.addresses import path_segment
 from prime_async.transport.body import Body, BytesBody, StreamedBody
 from prime_async.transport.client import (
@@ -15,6 +16,7 @@ from prime_async.transport.sessions import running_loop
 from prime_async.transport.streams import StreamedResponse
 
 __all__ = [
+    "Absence",
     "Body",
     "BytesBody",
     "DEFAULT_TIMEOUT",
@@ -29,6 +31,7 @@ __all__ = [
     "WIRE_KEY",
     "check_timeout",
     "deadline",
+    "is_unanswered",
     "path_segment",
     "running_loop",
     "time_left",

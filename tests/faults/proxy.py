@@ -136,6 +136,10 @@ class FaultProxy:
                 await pipe.carry(head, exchange)
         except (ConnectionError, asyncio.IncompleteReadError, ssllib.SSLError, _Broken):
             pass  # one side is gone, by its own choice or by plan
+        except asyncio.CancelledError:
+            # Only `aclose` cancels this. The streams of Python 3.11 take a handler that ends so for
+            # one that failed, and log it.
+            pass
         finally:
             self._open.pop(task, None)
             pipe.close()

@@ -222,6 +222,25 @@ async def test_refuses_connections_when_closed_and_comes_back(
     assert (await session.get(url)).status == 200
 
 
+async def test_closing_is_no_failure(proxy: FaultProxy, session: aiohttp.ClientSession) -> None:
+    """With connections open, nothing is said of it."""
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    proxy.plan = FaultPlan([on(Delay(60))])
+
+    async def get() -> None:
+        await session.get(proxy.url)
+
+    waiting = asyncio.create_task(get())
+    while not proxy.exchanges:
+        await asyncio.sleep(0)
+    await proxy.aclose()
+    with pytest.raises(aiohttp.ClientError):
+        await waiting
+    await asyncio.sleep(0)
+    assert failures == []
+
+
 async def test_an_early_refusal_gets_through(stub: Stub, session: aiohttp.ClientSession) -> None:
     """A server that answers before it has read the body, and hangs up, is still heard."""
 

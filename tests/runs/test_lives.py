@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from prime_async.api import AsyncAPIClient
 from prime_async.runs import (
     ConfigSource,
     ConfigurationError,
@@ -18,8 +19,10 @@ from prime_async.runs import (
     EnvironmentResolutionError,
     RunStatus,
     TrainingSpec,
+    watch_runs,
 )
 from prime_async.traces import PrimeTracesError
+from prime_async.transport import RetryPolicy
 from tests.faces import Face
 from tests.platform import RunningPlatform, running_platform
 from tests.runs.opening import OpenRun, trace
@@ -234,3 +237,25 @@ def _sync_life(options: dict[str, Any]) -> Any:
         run.update_summary({"best": 0.5})
     assert run.receipt is not None
     return run.receipt
+
+
+async def test_watching_says_once_that_the_platform_is_away(
+    open_run: OpenRun, double: PlatformDouble, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And once that it is back; what is kept is delivered then."""
+    run = await open_run()
+    double.down = True
+    run.log_trace(trace("a"))
+    assert not (await run.finish()).complete
+    caplog.clear()
+    hasty = RetryPolicy(first_delay=0)
+    async with AsyncAPIClient(open_run.key, base_url=open_run.url, retry=hasty) as api:
+        watched = watch_runs(api, spool_dir=open_run.spool, interval=0.01)
+        posts, double.down = double.posts, False
+        double.faults = [Answer(status=0, end="cut") for _ in range(15)]
+        assert (await anext(watched)).delivered
+        assert double.posts == posts + 16
+        await watched.aclose()
+    away, back = (one.getMessage() for one in caplog.records if one.name == "prime_async.runs")
+    assert away.startswith("the platform does not answer: ")
+    assert back == "the platform answers again; delivering goes on"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
@@ -16,15 +18,19 @@ import pytest_asyncio
 
 from prime_async.local.processes import process_start
 from prime_async.server.runtimes import launchers
+from prime_async.server.runtimes.base import BaseRuntime
 from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
-from prime_async.server.runtimes.errors import CommandLostError
+from prime_async.server.runtimes.conversation import Conversation
+from prime_async.server.runtimes.errors import CommandLostError, StdinClosedError
 from prime_async.server.runtimes.protocol import (
     Ending,
     ExecSpec,
+    OutputStream,
     SandboxRecord,
     TerminalSize,
 )
-from tests.runtimes.boxes import MIB, chunks, ending, finish, sh, spec, until
+from tests.runtimes.boxes import MIB, chunks, collect, ending, finish, sh, spec, until
+from tests.runtimes.conftest import RUNTIMES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -248,3 +254,198 @@ async def test_a_start_that_fails_leaves_nothing(isolating: BubblewrapRuntime) -
     assert [path for path in store.iterdir() if not path.name.startswith(".")] == []
     box = await isolating.start(spec())
     assert (await finish(await box.exec(ExecSpec(("/bin/true",))))).code == 0
+
+
+@pytest_asyncio.fixture(loop_scope="module", params=["bubblewrap", "process"])
+async def later(
+    request: pytest.FixtureRequest, store: Path, refusal: str
+) -> AsyncIterator[Callable[[], BaseRuntime]]:
+    """Makes one runtime after the other on one folder; what is left in it is ended."""
+    if request.param == "bubblewrap" and refusal:
+        pytest.skip(f"no isolation on this machine: {refusal}")
+    kind = RUNTIMES[request.param]
+    yield lambda: kind(store)
+
+
+async def _read(stream: OutputStream, size: int) -> bytes:
+    seen = b""
+    while len(seen) < size:
+        seen += await stream.read(size - len(seen))
+    return seen
+
+
+async def test_a_held_command_outlives_its_server(later: Callable[[], BaseRuntime]) -> None:
+    """The next one finds it by what it was held with; input, output and end are one whole."""
+    script = "echo one; read line; echo $line; read line; exit 7"
+    held = ExecSpec(("/bin/bash", "-c", script), stdin=True, held=b"label", deadline=5.5)
+    async with later() as runtime:
+        box = await runtime.start(spec())
+        first = await box.exec(held)
+        assert await _read(first.stdout, 4) == b"one\n"
+        gone = await box.exec(ExecSpec(("/bin/bash", "-c", "echo bye; exit 3"), held=b"gone"))
+        await gone.wait()
+        await first.write_stdin(b"two\n", "key")
+    async with later() as runtime, ending(runtime):
+        again = await runtime.adopt(box.record)
+        assert again is not None
+        found = {label: (deadline, one) for label, deadline, one in await again.find_held()}
+        deadline, command = found[b"label"]
+        assert (deadline, command.pid) == (5.5, first.pid)
+        await command.write_stdin(b"two\n", "key")  # Written already: not again.
+        assert await command.stdout.resume(2) == 2
+        assert await _read(command.stdout, 6) == b"e\ntwo\n"
+        await command.write_stdin(b"three\n", "another")
+        assert (await finish(command)).code == 7
+        assert (await finish(found[b"gone"][1])).stdout == "bye\n"
+        assert await again.find_held() == []
+        assert (await again.stop()).kind is Ending.STOPPED
+
+
+async def test_a_held_terminal_outlives_its_server(later: Callable[[], BaseRuntime]) -> None:
+    """Its size can be changed, and its input goes on; both are nothing after its end."""
+    held = ExecSpec(("/bin/bash", "-c", "read x; stty size"), pty=TerminalSize(80, 24), held=b"")
+    async with later() as runtime:
+        box = await runtime.start(spec())
+        await box.exec(held)
+    async with later() as runtime, ending(runtime):
+        again = await runtime.adopt(box.record)
+        assert again is not None
+        [(_, _, command)] = await again.find_held()
+        await command.resize(TerminalSize(100, 40))
+        await command.write_stdin(b"\n")
+        assert (await command.wait()).code == 0
+        await command.resize(TerminalSize(1, 1))
+        with pytest.raises(StdinClosedError):
+            await command.write_stdin(b"late")
+        assert (await finish(command)).stdout == "\r\n40 100\r\n"
+        await again.stop()
+
+
+async def test_what_is_written_while_nobody_is_there(later: Callable[[], BaseRuntime]) -> None:
+    """The command never waits; the newest mebibyte is kept, and what is asked for before it is
+    known to be gone."""
+    size = 3 * MIB
+    script = f"read x; yes | head -c {size}; exec cat"
+    async with later() as runtime:
+        box = await runtime.start(spec())
+        first = await box.exec(ExecSpec(("/bin/bash", "-c", script), stdin=True, held=b""))
+        await first.stdout.resume()
+        await first.write_stdin(b"\n")
+        assert await _read(first.stdout, 1000) == b"y\n" * 500
+        first.stdout.detach()
+    async with later() as runtime, ending(runtime):
+        again = await runtime.adopt(box.record)
+        assert again is not None
+        [(_, _, command)] = await again.find_held()
+        await command.write_stdin(b"end")
+        await command.close_stdin()
+        await command.wait()
+        at = await command.stdout.resume(1000)
+        assert at == size + 3 - MIB
+        assert await collect(command.stdout) == (b"y\n" * (MIB // 2))[3:] + b"end"
+        assert await command.stdout.resume() == size + 3
+        assert await command.stdout.resume(size - 3) == size - 3
+        assert await collect(command.stdout) == b"\ny\nend"
+        await again.stop()
+
+
+async def test_a_held_command_waits_for_its_reader(isolating: BubblewrapRuntime) -> None:
+    """While somebody reads, nothing is dropped, and no more than a window is held."""
+    box = await isolating.start(spec())
+    size = 20 * MIB
+    script = f"yes | head -c {size}"
+    command = await box.exec(ExecSpec(("/bin/bash", "-c", script), held=b""))
+    await command.stdout.resume()
+    assert (await finish(command)).stdout == "y\n" * (size // 2)
+
+
+async def test_a_holder_goes_with_its_sandbox_or_when_nothing_is_held(
+    isolating: BubblewrapRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no process of the sandbox, and does not outlive it."""
+    monkeypatch.setattr(launchers, "IDLE_SECONDS", 0.05)
+    box = await isolating.start(spec())
+    one = await box.exec(ExecSpec(("/bin/cat",), stdin=True, held=b""))
+    parent = _parent(one.host_pid)
+    await anyio.sleep(0.2)
+    assert process_start(parent)
+    await one.close_stdin()
+    await finish(one)
+
+    async def gone() -> bool:
+        return process_start(parent) is None
+
+    await until(gone)
+    two = await box.exec(ExecSpec(("/bin/sleep", "300"), held=b""))
+    parent = _parent(two.host_pid)
+    await box.stop()
+    assert two.exit is not None
+    assert two.exit.signal == signal.SIGKILL
+    await until(gone)
+
+
+async def test_a_killed_holder_loses_its_commands(isolating: BubblewrapRuntime) -> None:
+    """They are ended, since nobody could tell how they end; the next command has another one."""
+    box = await isolating.start(spec())
+    command = await box.exec(ExecSpec(("/bin/sleep", "301"), held=b""))
+    os.kill(_parent(command.host_pid), signal.SIGKILL)
+    with pytest.raises(CommandLostError):
+        await command.wait()
+    assert await collect(command.stdout) == b""
+    await command.aclose()
+    again = await box.exec(ExecSpec(("/bin/echo", "fine"), held=b""))
+    assert (await finish(again)).stdout == "fine\n"
+
+    async def gone() -> bool:
+        return (await sh(box, "pgrep -f 'sleep 301'")).stdout == ""
+
+    await until(gone)
+
+
+async def test_a_launcher_whose_server_is_killed_ends_its_commands(
+    store: Path, refusal: str
+) -> None:
+    """Also when one of them ends at that moment, which it can tell nobody any more."""
+    if refusal:
+        pytest.skip(f"no isolation on this machine: {refusal}")
+    async with BubblewrapRuntime(store) as runtime, ending(runtime):
+        box = await runtime.start(spec())
+        command = await box.exec(ExecSpec(("/bin/sleep", "301")))
+        other = await box.exec(ExecSpec(("/bin/sleep", "302")))
+        parent = _parent(command.host_pid)
+        os.kill(parent, signal.SIGSTOP)
+        os.kill(other.host_pid, signal.SIGKILL)
+        box._launchers.close()
+        os.kill(parent, signal.SIGCONT)
+
+        async def gone() -> bool:
+            return process_start(parent) is None and process_start(command.host_pid) is None
+
+        await until(gone, 5)
+
+
+@pytest.mark.parametrize("fields", [{}, {"held": b""}, {"pty": TerminalSize(80, 24)}])
+async def test_who_is_cancelled_while_the_answer_comes_leaves_nothing(
+    isolating: BubblewrapRuntime, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
+) -> None:
+    """The command was started, but nobody was told: it is ended again."""
+    box = await isolating.start(spec())
+    dispatch = Conversation._dispatch
+    started: list[int] = []
+
+    def answered(talk: Conversation, message: Any, descriptors: list[int]) -> None:
+        dispatch(talk, message, descriptors)
+        if "host_pid" in message and "id" in message:
+            started.append(message["host_pid"])
+            task.cancel()
+
+    monkeypatch.setattr(Conversation, "_dispatch", answered)
+    task = asyncio.create_task(box.exec(ExecSpec(("/bin/sleep", "301"), **fields)))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    monkeypatch.undo()
+
+    async def gone() -> bool:
+        return process_start(started[0]) is None
+
+    await until(gone, 5)

@@ -50,9 +50,7 @@ async def train_in_a_sandbox(tell: Tell) -> dict[str, Any]:
 async def _train(client: AsyncSandboxClient, tell: Tell, *, isolated: bool) -> dict[str, Any]:
     from prime_async.sandboxes import CreateSandboxRequest
 
-    # Plain processes share the folder of the job's files with this machine, as containers are
-    # looked at: by commands.
-    request = CreateSandboxRequest(name="demo", docker_image="python:3.11", vm=isolated)
+    request = CreateSandboxRequest(name="demo", docker_image="python:3.11")
     async with client.sandbox(request) as box:
         how = "namespaces and limits of its own" if isolated else "plain processes, not isolated"
         tell("Created a sandbox and waited until it answers", f"{box.id}: {how}")

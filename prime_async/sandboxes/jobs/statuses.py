@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
@@ -18,7 +19,6 @@ from prime_async.errors import (
     PrimeError,
     ProtocolError,
     SandboxNotRunningError,
-    TransportError,
 )
 from prime_async.sandboxes.background import Background
 from prime_async.sandboxes.coalescer import Batch, Coalescer
@@ -42,9 +42,11 @@ from prime_async.sandboxes.refusals import Refusals
 from prime_async.sandboxes.running import execute
 from prime_async.sandboxes.statuses import Statuses
 from prime_async.sandboxes.waiters import AGAIN, Answer, Later, Waiter
-from prime_async.transport import BytesBody, Replay
+from prime_async.transport import Absence, BytesBody, Replay, is_unanswered
 
 __all__ = ["JobStatuses"]
+
+_LOGGER = logging.getLogger("prime_async.sandboxes")
 
 _BATCH_SECONDS = 30.0
 _PROBE_SECONDS = 30.0
@@ -73,6 +75,7 @@ class JobStatuses:
         self._sandboxes = sandboxes
         self._containers: set[str] = set()
         self._refusals = Refusals()
+        self._absence = Absence(_LOGGER, "waiting for jobs")
         self._probes = anyio.CapacityLimiter(_PROBES_AT_A_TIME)
         self.requests = 0
         self.looks: Coalescer[JobKey, Seen] = Coalescer(
@@ -154,6 +157,7 @@ class JobStatuses:
             try:
                 told = await self._batch(keys, _BATCH_SECONDS, keys.found)
                 if told.whole and len(told) == len(keys):
+                    self._absence.answered()
                     return cast("Mapping[JobKey, Answer[Seen]]", told)
                 found = told
             except BatchStatusUnsupportedError:
@@ -162,11 +166,22 @@ class JobStatuses:
                 if not _may_pass(error):
                     raise
                 found = dict.fromkeys(keys, error)
+        self._note(keys, found)
         answers = {key: self._answer(found.get(key), key) for key in keys}
         failed = [key for key, one in found.items() if isinstance(one, Exception)]
         if failed:
             answers.update(await self._ended(failed))
         return answers
+
+    def _note(
+        self, keys: Sequence[JobKey], found: Mapping[JobKey, Seen | Refused | Exception]
+    ) -> None:
+        """Say it when a wait goes on without an answer, and when one comes again."""
+        errors = [one for one in found.values() if isinstance(one, Exception) and _may_pass(one)]
+        if len(errors) < len(keys):
+            self._absence.answered()
+        elif any(self.looks.is_watched(key) for key in keys):
+            self._absence.failed(errors[0])
 
     def _answer(self, found: Seen | Refused | Exception | None, key: JobKey) -> Answer[Seen]:
         if isinstance(found, Seen):
@@ -266,6 +281,4 @@ def _plain(found: Seen | Refused | Exception | None, key: JobKey) -> Seen | Exce
 
 
 def _may_pass(error: Exception) -> bool:
-    if isinstance(error, CommandTimeoutError | TransportError):
-        return True
-    return isinstance(error, APIError) and (error.retryable or (error.status or 0) >= 500)
+    return isinstance(error, CommandTimeoutError) or is_unanswered(error)

@@ -4,31 +4,34 @@ Typed wrappers over protobuf; the protobuf package itself is imported when the f
 encoded or decoded.
 """
 
-from prime_async.sandboxes.wire.messages import (
-    CloseStdinRequest,
-    CommandSpec,
-    ConnectRequest,
+from prime_async.sandboxes.wire.events import (
     Ended,
     Event,
     KeepAlive,
-    ListResponse,
     NumberedEvent,
     Output,
-    SendInputRequest,
-    SendSignalRequest,
-    Session,
-    SessionInfo,
+    Received,
     Started,
-    StartManyRequest,
-    StartRequest,
     StreamName,
-    TerminalSize,
-    TimedStart,
-    UpdateRequest,
     decode_event,
     decode_events,
     encode_event,
     encode_events,
+)
+from prime_async.sandboxes.wire.messages import (
+    CloseStdinRequest,
+    CommandSpec,
+    ConnectRequest,
+    ListResponse,
+    SendInputRequest,
+    SendSignalRequest,
+    Session,
+    SessionInfo,
+    StartManyRequest,
+    StartRequest,
+    TerminalSize,
+    TimedStart,
+    UpdateRequest,
 )
 from prime_async.sandboxes.wire.service import SERVICE, Rpc, rpc_path
 
@@ -42,6 +45,7 @@ __all__ = [
     "ListResponse",
     "NumberedEvent",
     "Output",
+    "Received",
     "Rpc",
     "SERVICE",
     "SendInputRequest",

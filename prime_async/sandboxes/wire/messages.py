@@ -6,45 +6,34 @@ the message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Self
 
-from prime_async.connect import Failure
-from prime_async.errors import ProtocolError
+from prime_async.sandboxes.wire.events import (
+    Received,
+    fill_received,
+    parsed,
+    presence,
+    read_received,
+)
 from prime_async.sandboxes.wire.schema import message_class
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
 
 __all__ = [
     "CloseStdinRequest",
     "CommandSpec",
     "ConnectRequest",
-    "Ended",
-    "Event",
-    "KeepAlive",
     "ListResponse",
-    "NumberedEvent",
-    "Output",
     "SendInputRequest",
     "SendSignalRequest",
     "Session",
     "SessionInfo",
     "StartManyRequest",
     "StartRequest",
-    "Started",
-    "StreamName",
     "TerminalSize",
     "TimedStart",
     "UpdateRequest",
-    "decode_event",
-    "decode_events",
-    "encode_event",
-    "encode_events",
 ]
-
-StreamName = Literal["stdout", "stderr", "pty"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +84,7 @@ class _Encodable:
         Raises:
             ProtocolError: they are not this message.
         """
-        return cls._read(_parsed(cls.__name__, data))
+        return cls._read(parsed(cls.__name__, data))
 
     def _fill(self, message: Any) -> None:
         raise NotImplementedError
@@ -135,7 +124,7 @@ class StartRequest(_Encodable):
             _read_command(message.command),
             _read_size(message),
             message.stdin if message.HasField("stdin") else None,
-            _presence(message, "session_uuid"),
+            presence(message, "session_uuid"),
         )
 
 
@@ -175,16 +164,23 @@ class StartManyRequest(_Encodable):
 
 @dataclass(frozen=True, slots=True)
 class ConnectRequest(_Encodable):
-    """Attach to a running command."""
+    """Attach to a running command.
+
+    Attributes:
+        received: what of its outputs is not to be sent again; None leaves that to the service.
+    """
 
     session: Session
+    received: Received | None = None
 
     def _fill(self, message: Any) -> None:
         _fill_session(message, self.session)
+        if self.received is not None:
+            fill_received(message.received, self.received)
 
     @classmethod
     def _read(cls, message: Any) -> Self:
-        return cls(_read_session(message))
+        return cls(_read_session(message), read_received(message, "received"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +207,7 @@ class SendInputRequest(_Encodable):
     def _read(cls, message: Any) -> Self:
         kind = message.input.WhichOneof("input")
         data = getattr(message.input, kind) if kind else b""
-        return cls(_read_session(message), data, kind == "pty", _presence(message, "input_uuid"))
+        return cls(_read_session(message), data, kind == "pty", presence(message, "input_uuid"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +231,7 @@ class SendSignalRequest(_Encodable):
 
     @classmethod
     def _read(cls, message: Any) -> Self:
-        return cls(_read_session(message), message.signal, _presence(message, "signal_uuid"))
+        return cls(_read_session(message), message.signal, presence(message, "signal_uuid"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,148 +291,10 @@ class ListResponse(_Encodable):
     def _read(cls, message: Any) -> Self:
         return cls(
             tuple(
-                SessionInfo(_read_command(made.command), made.pid, _presence(made, "session_uuid"))
+                SessionInfo(_read_command(made.command), made.pid, presence(made, "session_uuid"))
                 for made in message.sessions
             )
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The command runs; sent first, and again to who attaches."""
-
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Bytes the command wrote."""
-
-    stream: StreamName
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The command has ended.
-
-    Attributes:
-        exited: False when a signal ended it.
-        status: words such as ``exit status 1``.
-        error: why it could not be run to its end, or None.
-    """
-
-    exit_code: int
-    exited: bool = True
-    status: str = ""
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KeepAlive:
-    """Nothing happened, and the connection lives."""
-
-
-Event = Started | Output | Ended | KeepAlive
-
-
-NumberedEvent = tuple[int, Event | Failure]
-"""What happened to one of several commands; a failure is the last that is told of it."""
-
-
-def encode_event(event: Event, answer_to: Literal["Start", "Connect"] = "Start") -> bytes:
-    """Write an event as the answer of ``Start`` or ``Connect``, which look the same."""
-    message: Any = message_class(f"{answer_to}Response")()
-    _fill_event(message.event, event)
-    encoded: bytes = message.SerializeToString()
-    return encoded
-
-
-def encode_events(events: Iterable[NumberedEvent]) -> bytes:
-    """Write events as one answer of ``StartMany``."""
-    message: Any = message_class("StartManyResponse")()
-    for number, event in events:
-        made = message.events.add(number=number)
-        if isinstance(event, Failure):
-            made.failure.code, made.failure.message = event.code.value, event.message
-        else:
-            _fill_event(made.event, event)
-    encoded: bytes = message.SerializeToString()
-    return encoded
-
-
-def decode_event(data: bytes) -> Event | None:
-    """Read an event of a ``Start`` or ``Connect`` stream; None for one this version does not know.
-
-    Raises:
-        ProtocolError: the bytes are no event.
-    """
-    return _read_event(_parsed("StartResponse", data).event)
-
-
-def decode_events(data: bytes) -> list[NumberedEvent]:
-    """Read an answer of a ``StartMany`` stream.
-
-    Raises:
-        ProtocolError: the bytes are no such answer.
-    """
-    found: list[NumberedEvent] = []
-    for made in _parsed("StartManyResponse", data).events:
-        if made.HasField("failure"):
-            failure = {"code": made.failure.code, "message": made.failure.message}
-            found.append((made.number, Failure.from_object(failure)))
-        elif (event := _read_event(made.event)) is not None:
-            found.append((made.number, event))
-    return found
-
-
-def _fill_event(made: Any, event: Event) -> None:
-    match event:
-        case Output():
-            setattr(made.data, event.stream, event.data)
-        case Started():
-            made.start.SetInParent()
-            made.start.pid = event.pid
-        case Ended():
-            made.end.SetInParent()
-            made.end.exit_code = event.exit_code
-            made.end.exited = event.exited
-            made.end.status = event.status
-            if event.error is not None:
-                made.end.error = event.error
-        case KeepAlive():
-            made.keepalive.SetInParent()
-
-
-def _read_event(event: Any) -> Event | None:
-    match event.WhichOneof("event"):
-        case "start":
-            return Started(event.start.pid)
-        case "data":
-            stream = event.data.WhichOneof("output")
-            return Output(stream, getattr(event.data, stream)) if stream else None
-        case "end":
-            end = event.end
-            return Ended(end.exit_code, end.exited, end.status, _presence(end, "error"))
-        case "keepalive":
-            return KeepAlive()
-        case _:
-            return None
-
-
-def _parsed(name: str, data: bytes) -> Any:
-    from google.protobuf.message import DecodeError
-
-    message: Message = message_class(name)()
-    try:
-        message.ParseFromString(data)
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"a {name} of the wire cannot be read ({error})") from error
-    return message
-
-
-def _presence(message: Any, name: str) -> str | None:
-    return getattr(message, name) if message.HasField(name) else None
 
 
 def _fill_command(message: Any, command: CommandSpec) -> None:
@@ -454,8 +312,8 @@ def _read_command(message: Any) -> CommandSpec:
         message.cmd,
         tuple(message.args),
         dict(message.envs),
-        _presence(message, "cwd"),
-        _presence(message, "user"),
+        presence(message, "cwd"),
+        presence(message, "user"),
     )
 
 

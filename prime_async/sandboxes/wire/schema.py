@@ -35,6 +35,9 @@ class Field(NamedTuple):
     label: str = ""
 
 
+_OURS = 100
+"""Number of what we add to messages of the official service: far from what it may add itself."""
+
 _SESSION = Field(1, "session", "CommandSessionSelector")
 
 FIELDS: Mapping[str, tuple[Field, ...]] = {
@@ -53,7 +56,8 @@ FIELDS: Mapping[str, tuple[Field, ...]] = {
         Field(4, "stdin", "bool", "optional"),
         Field(5, "session_uuid", "string", "optional"),
     ),
-    "StartEvent": (Field(1, "pid", "uint32"),),
+    "Received": (Field(1, "stdout", "uint64"), Field(2, "stderr", "uint64")),
+    "StartEvent": (Field(1, "pid", "uint32"), Field(_OURS, "at", "Received", "optional")),
     "DataEvent": (
         Field(1, "stdout", "bytes", "output"),
         Field(2, "stderr", "bytes", "output"),
@@ -78,7 +82,7 @@ FIELDS: Mapping[str, tuple[Field, ...]] = {
         Field(1, "pid", "uint32", "selector"),
         Field(3, "session_uuid", "string", "selector"),
     ),
-    "ConnectRequest": (_SESSION,),
+    "ConnectRequest": (_SESSION, Field(_OURS, "received", "Received", "optional")),
     "CommandSessionInput": (
         Field(1, "stdin", "bytes", "input"),
         Field(2, "pty", "bytes", "input"),
@@ -116,7 +120,7 @@ FIELDS: Mapping[str, tuple[Field, ...]] = {
 }
 
 _SIGNALS = {"SIGNAL_UNSPECIFIED": 0, "SIGNAL_SIGKILL": 9, "SIGNAL_SIGTERM": 15}
-_SCALARS = {"string": 9, "bytes": 12, "bool": 8, "uint32": 13, "sint32": 17}
+_SCALARS = {"string": 9, "bytes": 12, "bool": 8, "uint32": 13, "sint32": 17, "uint64": 4}
 _MESSAGE, _ENUM = 11, 14
 _OPTIONAL, _REPEATED = 1, 3
 

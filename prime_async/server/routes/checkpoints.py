@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from anyio import to_thread
 from msgspec import Meta, Struct
 from sqlalchemy import Connection, RowMapping
 
@@ -19,12 +20,13 @@ from prime_async.server.failures import ErrorAnswer, RequestError, invalid
 from prime_async.server.identifiers import new_id
 from prime_async.server.routes.sandboxes import find, not_running
 from prime_async.server.runtimes.protocol import RunningSandbox
+from prime_async.server.runtimes.snapshots import TarMissingError, find_tar
 from prime_async.server.sandboxes.checkpoints import root_of
 from prime_async.server.sandboxes.records import checkpoint_row, checkpoint_wire
 from prime_async.server.store import checkpoints as store
 from prime_async.server.store import sandboxes as sandbox_store
 
-__all__ = ["ENDPOINTS", "checkpoint_not_found", "require_room"]
+__all__ = ["ENDPOINTS", "checkpoint_not_found", "require_room", "require_tar"]
 
 _BATCH = 100
 
@@ -50,6 +52,7 @@ async def create(call: Call) -> Reply:
     live = call.platform.sandboxes.fleet.use(row["id"])
     if live is None or live.running.end is not None:
         raise not_running(row)
+    await require_tar()
     return await call.platform.sandboxes.tasks.finish(_begin, call, row, live.running)
 
 
@@ -76,6 +79,18 @@ async def _begin(call: Call, row: RowMapping, running: RunningSandbox) -> Answer
 
         call.platform.sandboxes.checkpoints.begin(made[-1], root_of(running), [running], then)
     return reply
+
+
+async def require_tar() -> None:
+    """Refuse a checkpoint that this machine could not make.
+
+    Raises:
+        RequestError: 501, with the remedy.
+    """
+    try:
+        await to_thread.run_sync(find_tar)
+    except TarMissingError as error:
+        raise RequestError(501, error.code, f"{error.message}; {error.hint}") from error
 
 
 def require_room(
@@ -222,7 +237,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         _OF_SANDBOX,
         create,
         "Make a checkpoint of its files",
-        {200: SandboxCheckpoint, **_MISSING, 409: ErrorAnswer, 429: ErrorAnswer},
+        {200: SandboxCheckpoint, **_MISSING, 501: ErrorAnswer, 409: ErrorAnswer, 429: ErrorAnswer},
     ),
     Endpoint(
         "GET",

@@ -113,6 +113,7 @@ async def connect(call: Call, live: Live) -> Reply:
         answer_to="Connect",
         keep_alive=call.platform.config.limits.keep_alive_seconds,
         seconds=_deadline(call),
+        received=request.received,
     )
 
 

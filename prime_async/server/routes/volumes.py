@@ -14,7 +14,7 @@ from prime_async.server.clock import timestamp
 from prime_async.server.endpoints import Call, Endpoint, Reply
 from prime_async.server.failures import ErrorAnswer, RequestError
 from prime_async.server.identifiers import NAME_PATTERN, new_id
-from prime_async.server.routes.checkpoints import require_room
+from prime_async.server.routes.checkpoints import require_room, require_tar
 from prime_async.server.routes.sandboxes import find as find_sandbox
 from prime_async.server.routes.sandboxes import not_running
 from prime_async.server.sandboxes.records import checkpoint_row, checkpoint_wire
@@ -174,6 +174,7 @@ async def publish(call: Call) -> Reply:
     live = call.platform.sandboxes.fleet.use(sandbox["id"])
     if live is None or live.running.end is not None:
         raise not_running(sandbox)
+    await require_tar()
     return await call.platform.sandboxes.tasks.finish(_publish, call, sandbox)
 
 
@@ -300,7 +301,14 @@ OF_ONE: tuple[Endpoint, ...] = (
         "/sandbox/{sandbox_id}/volumes/{name}/publish",
         publish,
         "Make a checkpoint of a volume it may write to",
-        {200: SandboxCheckpoint, 400: ErrorAnswer, **_MISSING, 409: ErrorAnswer, 429: ErrorAnswer},
+        {
+            200: SandboxCheckpoint,
+            400: ErrorAnswer,
+            **_MISSING,
+            409: ErrorAnswer,
+            429: ErrorAnswer,
+            501: ErrorAnswer,
+        },
         body=Publish,
         body_optional=True,
     ),

@@ -20,6 +20,7 @@ from anyio import to_thread
 
 from prime_async.server.logs import log_event
 from prime_async.server.runtimes.cgroups import Cgroups, Group
+from prime_async.server.runtimes.checks import check_environment
 from prime_async.server.runtimes.conversation import Answer, SpawnerError
 from prime_async.server.runtimes.errors import (
     CommandRefusedError,
@@ -45,7 +46,7 @@ from prime_async.server.runtimes.protocol import (
     SandboxSpec,
 )
 from prime_async.server.runtimes.rooted import Identity, Root
-from prime_async.server.runtimes.sandbox import Sandbox, SandboxState, check_environment
+from prime_async.server.runtimes.sandbox import Sandbox, SandboxState
 from prime_async.server.runtimes.spawner.messages import Message
 from prime_async.server.runtimes.spawner.sessions import kill_session
 from prime_async.server.runtimes.spawner_client import Ask, SpawnerClient, SpawnerPlace

@@ -11,6 +11,7 @@ import termios
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from prime_async.server.runtimes.conversation import Answer, SpawnerError
 from prime_async.server.runtimes.errors import (
@@ -18,16 +19,42 @@ from prime_async.server.runtimes.errors import (
     CommandRefusedError,
     SandboxRuntimeError,
 )
-from prime_async.server.runtimes.protocol import CommandExit, ExecSpec, TerminalSize
+from prime_async.server.runtimes.protocol import (
+    CommandExit,
+    ExecSpec,
+    OutputStream,
+    TerminalSize,
+)
 from prime_async.server.runtimes.spawner.messages import Message
 from prime_async.server.runtimes.streams import InputStream, PipeOutput, closed_output
 
-__all__ = ["Asks", "Command", "Pipes", "check_size"]
+__all__ = ["Asks", "Command", "Pipes", "check_size", "large_pipe", "resize_refusal"]
 
 Asks = Callable[[Message], Awaitable[Answer]]
 
+
+class CommandOutput(OutputStream, Protocol):
+    """An output, as its command needs it."""
+
+    def command_ended(self) -> None:
+        """The command ended: give what it wrote, and no more than that."""
+        ...
+
+    def leave(self) -> None:
+        """Nobody will ever read again."""
+        ...
+
+
 _PIPE_BYTES = 256 * 1024
 _F_SETPIPE_SZ = 1031
+
+
+def large_pipe() -> tuple[int, int]:
+    """Make a pipe that holds more than usual where the system lets us: fewer turns for much."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    with suppress(OSError):
+        fcntl.fcntl(reader, _F_SETPIPE_SZ, _PIPE_BYTES)
+    return reader, writer
 
 
 @dataclass(slots=True)
@@ -65,14 +92,11 @@ class Pipes:
         self._pipe(reading=True)
 
     def _pipe(self, *, reading: bool) -> None:
-        reader, writer = os.pipe2(os.O_CLOEXEC)
+        reader, writer = large_pipe()
         ours, theirs = (reader, writer) if reading else (writer, reader)
         self.ours.append(ours)
         self.theirs.append(theirs)
         os.set_blocking(ours, False)
-        # More than the default where the system lets us: fewer turns for much output.
-        with suppress(OSError):
-            fcntl.fcntl(ours, _F_SETPIPE_SZ, _PIPE_BYTES)
 
     def close_theirs(self) -> None:
         """The command has them now."""
@@ -110,8 +134,8 @@ class Command:
         self.host_pid = host_pid
         self.survives = survives
         self.pty = False
-        self.stdout = closed_output()
-        self.stderr = closed_output()
+        self.stdout: CommandOutput = closed_output()
+        self.stderr: CommandOutput = closed_output()
         self._stdin = InputStream(-1)
         self._terminal = -1
         self._ask = ask
@@ -157,7 +181,7 @@ class Command:
         else:
             self._calls.append(call)
 
-    async def write_stdin(self, data: bytes) -> None:
+    async def write_stdin(self, data: bytes, key: str | None = None) -> None:
         """Write to its standard input."""
         await self._stdin.write(data)
 
@@ -168,8 +192,10 @@ class Command:
     async def resize(self, size: TerminalSize) -> None:
         """Give its terminal another size."""
         check_size(size)
+        if not self.pty:
+            raise resize_refusal()
         if self._terminal < 0:
-            raise CommandRefusedError("the command has no terminal", field="pty")
+            return  # It has ended, and its terminal with it.
         packed = struct.pack("HHHH", size.rows, size.cols, 0, 0)
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, packed)
 
@@ -227,6 +253,11 @@ class Command:
         if self._terminal >= 0:
             os.close(self._terminal)
             self._terminal = -1
+
+
+def resize_refusal() -> CommandRefusedError:
+    """Make the error for giving a size to what has none."""
+    return CommandRefusedError("the command has no terminal", field="pty")
 
 
 def check_size(size: TerminalSize) -> None:

@@ -110,6 +110,12 @@ class Conversation:
         late = self._loop.call_later(seconds, self._give_up, number, seconds)
         try:
             return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                # Answered in the moment in which the caller was cancelled: nobody has it.
+                answer = future.result()
+                self._clean_up(answer.fields, answer.descriptors)
+            raise
         finally:
             late.cancel()
 
@@ -201,7 +207,7 @@ class Conversation:
         if "host_pid" in message:
             self._abandoned.add(message["host_pid"])
             kill = {"op": "signal", "host_pid": message["host_pid"], "number": 9}
-            self.post({**kill, "session": True, "id": 0})
+            self.post({**kill, "session": True, "abandoned": True, "id": 0})
 
     def _exited(self, message: Message) -> None:
         pid = message["host_pid"]

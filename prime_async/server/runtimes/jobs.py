@@ -142,7 +142,8 @@ class _Look:
             found = os.stat(f"job_{job_id}.launch", dir_fd=self._folder, follow_symlinks=False)
         except OSError:
             return False
-        return time.time() - found.st_mtime < LAUNCH_SECONDS
+        # A time to come is none: the clock was put back, or somebody has set it.
+        return abs(time.time() - found.st_mtime) < LAUNCH_SECONDS
 
 
 def _holds(descriptor: int, words: bytes) -> bool:

@@ -17,8 +17,9 @@ _SMALLEST_DISK = _MIB
 _DESCRIPTORS = 16384
 _PROCESSES = (4, 32768)
 
-LAUNCHERS = 1
-"""Processes of ours that are counted among a sandbox's own; it has so many more."""
+LAUNCHERS = 2
+"""Processes of ours that are counted among a sandbox's own (a launcher and a holder); it has so
+many more."""
 
 
 def clip(spec: SandboxSpec, folder: Path) -> Limits:

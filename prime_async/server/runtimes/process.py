@@ -2,12 +2,15 @@
 
 For commands that are trusted, where nothing else runs; only ever chosen by its name. Paths of files
 (`/app/x`) lie in the sandbox's folder; commands see the host's paths, and start in that folder.
+Where a command names the files of a background job (`/tmp/job_…`), those in the sandbox's folder
+are meant, since that is where everybody looks for them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,6 +33,10 @@ from prime_async.server.runtimes.spawner_client import SpawnerPlace
 from prime_async.server.runtimes.users import ROOT, User
 
 __all__ = ["ProcessRuntime", "ProcessSandbox"]
+
+_JOB_FILES = "/tmp/job_"  # noqa: S108  # the sandbox's own
+_PLAIN = re.compile(r"[A-Za-z0-9_./+,:@%-]*")
+"""Paths that are written into scripts, where nothing can quote them."""
 
 _MARK = "PRIME_SANDBOX_ID"
 _FOLDERS = ("app", "workspace", "root", "tmp")
@@ -72,6 +79,11 @@ class ProcessSandbox(Sandbox):
     def host_path(self, path: str) -> str:
         """Where a path of the sandbox is on the host."""
         return str(self.state.folder / "root" / path.lstrip("/"))
+
+    def host_argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """A command line with the files of jobs where they are."""
+        files = self.host_path(_JOB_FILES)
+        return tuple(part.replace(_JOB_FILES, files) for part in argv)
 
     async def find_user(self, wanted: str | None) -> User:
         """There is one user."""
@@ -124,7 +136,7 @@ class ProcessRuntime(BaseRuntime):
 
     async def _take(self, state: SandboxState) -> Sandbox:
         path = str(state.folder / "root")
-        root = await to_thread.run_sync(Root.of, path, self._identity(), self.working_dir)
+        root = await to_thread.run_sync(self._root, path)
         made: list[Sandbox] = []
         files = self._files(root, made)
         made.append(
@@ -138,6 +150,9 @@ class ProcessRuntime(BaseRuntime):
             )
         )
         return made[0]
+
+    def _root(self, path: str) -> Root:
+        return Root.of(path, self._identity(), self.working_dir, own_processes=False)
 
     def _environment(self, folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
         root = folder / "root"
@@ -158,6 +173,14 @@ class ProcessRuntime(BaseRuntime):
         if not await to_thread.run_sync(openat2_works):
             return RuntimeReport(
                 self.name, False, False, "it needs Linux 5.6 or later", "use such a machine"
+            )
+        if not _PLAIN.fullmatch(str(self._folder)):
+            return RuntimeReport(
+                self.name,
+                False,
+                False,
+                f"the path {self._folder} holds characters that have a meaning in scripts",
+                "choose another data folder: letters, digits and ._-+,:@% in its path",
             )
         enforced = {
             "memory": "RLIMIT_DATA per process and a watchdog over all of them",

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import signal as _signal
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -195,6 +195,9 @@ class ExecSpec:
         pty: size of a terminal for it, or None for pipes. With a terminal there is no stderr.
         log: file on the host to append stdout and stderr to, instead of pipes.
         survives: whether it goes on when the server dies; only with ``log``.
+        held: what to tell a later server; with it the command, its input, the newest
+            :data:`RETAINED_BYTES` of its outputs and its end outlive this one.
+        deadline: of a held command, by the system's monotonic clock; told again, not enforced.
     """
 
     argv: tuple[str, ...]
@@ -205,6 +208,8 @@ class ExecSpec:
     pty: TerminalSize | None = None
     log: Path | None = None
     survives: bool = False
+    held: bytes | None = field(default=None, repr=False)
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +242,17 @@ class OutputStream(Protocol):
 
     async def read(self, limit: int = 65536) -> bytes:
         """Return 1 to ``limit`` bytes, or ``b""`` at the end. One reader at a time."""
+        ...
+
+    async def resume(self, at: int | None = None) -> int:
+        """Be ready to read from an offset on: how many bytes the command had written before.
+
+        Returns where reading goes on. That is later where the window of a held command does not
+        reach back so far, and for all others wherever reading had stopped, whatever was asked for.
+
+        Args:
+            at: None for where reading had stopped.
+        """
         ...
 
     def detach(self) -> None:
@@ -283,8 +299,11 @@ class RunningCommand(Protocol):
         """Have something called soon after its end, or after nobody can tell it any more."""
         ...
 
-    async def write_stdin(self, data: bytes) -> None:
+    async def write_stdin(self, data: bytes, key: str | None = None) -> None:
         """Write all of it, waiting while the command does not read. Calls are kept in order.
+
+        Args:
+            key: a held command is written what has the same key once, whichever server says it.
 
         Raises:
             StdinClosedError: there is no standard input (any more).
@@ -313,6 +332,14 @@ class RunningCommand(Protocol):
     async def aclose(self) -> None:
         """Kill it if it runs and let go of its streams. Always safe, also twice."""
         ...
+
+
+class Held(NamedTuple):
+    """A command of an earlier server: what it was held with, and itself."""
+
+    label: bytes
+    deadline: float | None
+    command: RunningCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +389,10 @@ class RunningSandbox(Protocol):
             CommandRefusedError: a field is wrong; nothing was started.
             SandboxEndedError: the sandbox is not running.
         """
+        ...
+
+    async def find_held(self) -> Sequence[Held]:
+        """Find the held commands of an earlier server. For who adopted it, once."""
         ...
 
     async def ended(self) -> EndReason:

@@ -126,18 +126,34 @@ class Root:
         descriptor: an open directory, owned by this object from now on.
         identity: whom the file system shall see.
         working_dir: what relative paths start from.
+        own_processes: whether its processes have a procfs of their own; else the host's is theirs.
     """
 
-    def __init__(self, descriptor: int, identity: Identity, working_dir: str = "/app") -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        identity: Identity,
+        working_dir: str = "/app",
+        *,
+        own_processes: bool = True,
+    ) -> None:
+        self._own_processes = own_processes
         self._descriptor = descriptor
         self._identity = identity
         self._working_dir = working_dir
 
     @classmethod
-    def of(cls, path: str | os.PathLike[str], identity: Identity, working_dir: str) -> Root:
+    def of(
+        cls,
+        path: str | os.PathLike[str],
+        identity: Identity,
+        working_dir: str,
+        *,
+        own_processes: bool = True,
+    ) -> Root:
         """Open a directory as a root; for a process, ``/proc/PID/root``."""
         descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        return cls(descriptor, identity, working_dir)
+        return cls(descriptor, identity, working_dir, own_processes=own_processes)
 
     @property
     def identity(self) -> Identity:
@@ -183,7 +199,7 @@ class Root:
             os.close(reached)
 
     def open_processes(self) -> int:
-        """Open the sandbox's own procfs, as a start for the kernel's notes on its processes.
+        """Open the procfs of its processes, as a start for the kernel's notes on them.
 
         Nothing else is accepted in its place; below it, only the kernel has made names.
 
@@ -191,6 +207,8 @@ class Root:
             OSError: there is no procfs in this root.
         """
         flags = os.O_RDONLY | os.O_DIRECTORY
+        if not self._own_processes:
+            return os.open("/proc", flags | os.O_CLOEXEC)
         found = self._openat2(self._descriptor, "/proc", flags, _IN_ROOT | _NO_SYMLINKS)
         if _file_system(found) != _PROC:
             os.close(found)

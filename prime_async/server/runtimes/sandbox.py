@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import errno
 import logging
 import os
@@ -11,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -19,7 +20,8 @@ from anyio import to_thread
 
 from prime_async.server.logs import log_event
 from prime_async.server.runtimes.cgroups import Cgroups, Group, Usage
-from prime_async.server.runtimes.commands import Asks, Command, Pipes, check_size
+from prime_async.server.runtimes.checks import check_command
+from prime_async.server.runtimes.commands import Asks, Command, Pipes
 from prime_async.server.runtimes.conversation import Answer, SpawnerError
 from prime_async.server.runtimes.egress import EgressProxy
 from prime_async.server.runtimes.egress_policy import EgressPolicy
@@ -31,11 +33,13 @@ from prime_async.server.runtimes.errors import (
 from prime_async.server.runtimes.family import Family
 from prime_async.server.runtimes.files import SandboxFiles
 from prime_async.server.runtimes.folders import remove_folder
+from prime_async.server.runtimes.holders import Holders
 from prime_async.server.runtimes.launchers import Launchers
 from prime_async.server.runtimes.protocol import (
     Ending,
     EndReason,
     ExecSpec,
+    Held,
     Limits,
     SandboxRecord,
     Stats,
@@ -109,6 +113,13 @@ class Sandbox:
         self._family = family
         self._cgroups = cgroups
         self._launchers = Launchers(self._ask, {"rlimits": state.rlimits}, end_strays)
+        self._holders = Holders(
+            self._ask,
+            {"rlimits": state.rlimits},
+            state.folder / "meta",
+            on_end=self._command_ended,
+            on_strays=end_strays,
+        )
         self._proxy: EgressProxy | None = None
         self._end: EndReason | None = None
         self._ended = asyncio.Event()
@@ -131,7 +142,7 @@ class Sandbox:
     @property
     def launchers(self) -> int:
         """How many processes of ours are among its own."""
-        return self._launchers.count
+        return self._launchers.count + self._holders.count
 
     def touch(self) -> None:
         """Somebody uses it."""
@@ -155,8 +166,11 @@ class Sandbox:
         """Start a command."""
         self._require_running()
         self.touch()
-        _check(command)
+        check_command(command)
+        command = replace(command, argv=self.host_argv(command.argv))
         user = await self.find_user(command.user)
+        if command.held is not None:
+            return await self._hold(command, command.held, user)
         pipes = Pipes.for_command(command)
         try:
             if command.pty is None and not command.survives:
@@ -184,6 +198,30 @@ class Sandbox:
         launcher.add(started, self._command_ended)
         return started
 
+    async def _hold(self, command: ExecSpec, label: bytes, user: User) -> Command:
+        """Start it where it outlives this server."""
+        request = {
+            "argv": command.argv,
+            "env": {**_terminal(command), **command.environment},
+            "cwd": self._where(command),
+            "stdin": command.stdin,
+            "pty": [command.pty.cols, command.pty.rows] if command.pty else None,
+            "label": base64.b64encode(label).decode(),
+            "deadline": command.deadline,
+        }
+        try:
+            started = await self._holders.exec(user, self._environment(user), request)
+        except SpawnerError as error:
+            raise await self._explained(error) from error
+        self.commands.add(started)
+        return started
+
+    async def find_held(self) -> list[Held]:
+        """Find what an earlier server started and a holder kept."""
+        found = await self._holders.find()
+        self.commands.update(command for _, _, command in found if command.running)
+        return [Held(*held) for held in found]
+
     async def _spawn(self, command: ExecSpec, user: User, pipes: Pipes) -> Command:
         """Start it by itself: it opens a terminal in there, or outlives the server."""
         answer = await self._ask(self._request(command, user), pipes.theirs)
@@ -204,11 +242,10 @@ class Sandbox:
         return self.host_path(command.working_dir or self.state.working_dir)
 
     def _request(self, command: ExecSpec, user: User) -> Message:
-        terminal = {"TERM": "xterm-256color"} if command.pty else {}
         return {
             "op": "exec",
             "argv": command.argv,
-            "env": {**self._environment(user), **terminal, **command.environment},
+            "env": {**self._environment(user), **_terminal(command), **command.environment},
             "cwd": self._where(command),
             "uid": user.uid,
             "gid": user.gid,
@@ -301,6 +338,7 @@ class Sandbox:
             with anyio.move_on_after(_GONE_SECONDS), suppress(SandboxRuntimeError):
                 await command.wait()
         self._launchers.close()
+        self._holders.close()
         if self._proxy is not None:
             await self._proxy.aclose()
         if self.state.group is not None:
@@ -324,6 +362,7 @@ class Sandbox:
     async def leave(self) -> None:
         """The server ends: let go of a running sandbox, for the next one to adopt."""
         self._launchers.close()
+        self._holders.close()
         if self._proxy is not None:
             await self._proxy.aclose()
         self.let_go()
@@ -421,9 +460,17 @@ class Sandbox:
         """A path inside, as its commands have to be told."""
         return path
 
+    def host_argv(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """A command line, as it has to be told."""
+        return argv
+
     async def find_user(self, wanted: str | None) -> User:
         """Who a command runs as."""
         raise NotImplementedError
+
+
+def _terminal(command: ExecSpec) -> dict[str, str]:
+    return {"TERM": "xterm-256color"} if command.pty else {}
 
 
 def _command(ask: Asks, answer: Answer, *, survives: bool = False) -> Command:
@@ -443,38 +490,3 @@ async def _remove_group(group: Group) -> None:
         await anyio.sleep(pause)
         waited += pause
         pause = min(2 * pause, 0.25)
-
-
-def _check(command: ExecSpec) -> None:
-    """Refuse what no program could be started with.
-
-    Raises:
-        CommandRefusedError: naming the field.
-    """
-    if not command.argv or not command.argv[0]:
-        raise CommandRefusedError("a command names a program", field="argv")
-    if any("\0" in part for part in command.argv):
-        raise CommandRefusedError("an argument cannot hold a NUL", field="argv")
-    check_environment(command.environment)
-    where = command.working_dir
-    if where is not None and (not where.startswith("/") or "\0" in where):
-        raise CommandRefusedError(f"{where!r} is not an absolute path", field="working_dir")
-    if command.pty is not None:
-        check_size(command.pty)
-    if command.pty is not None and command.log is not None:
-        raise CommandRefusedError("a command with a log has no terminal", field="pty")
-    if command.survives and command.log is None:
-        raise CommandRefusedError("a command that survives writes to a log", field="survives")
-
-
-def check_environment(environment: Mapping[str, str]) -> None:
-    """Refuse names and values that no process can have.
-
-    Raises:
-        CommandRefusedError: naming the variable, never its value.
-    """
-    for name, value in environment.items():
-        if not name or "=" in name or "\0" in name:
-            raise CommandRefusedError(f"{name!r} is not a variable's name", field="environment")
-        if "\0" in value:
-            raise CommandRefusedError(f"the value of {name} holds a NUL", field="environment")

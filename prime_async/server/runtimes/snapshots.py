@@ -2,7 +2,9 @@
 one.
 
 An archive is a tar of the host's own `tar`, which reads by descriptors and follows no link, keeps
-holes, times, modes and owners, and works beside the event loop. Links are stored as links: what
+holes, times, modes and owners, and works beside the event loop. GNU's it has to be: Python's
+`tarfile` and busybox write holes out in full (a sparse file of a terabyte would fill the disk), and
+walk by paths, which ends at 4,096 bytes. Links are stored as links: what
 they point to is only ever resolved in a sandbox. An archive is only ever unpacked into a folder
 that nothing else can reach yet.
 """
@@ -15,6 +17,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import anyio
@@ -22,9 +25,10 @@ from anyio import to_thread
 
 from prime_async.server.runtimes.errors import SandboxRuntimeError
 
-__all__ = ["SnapshotError", "restore_snapshot", "write_snapshot"]
+__all__ = ["SnapshotError", "TarMissingError", "find_tar", "restore_snapshot", "write_snapshot"]
 
-_TAR = "/bin/tar"
+_TARS = ("/bin/tar", "/usr/bin/tar", "/usr/local/bin/tar", "/usr/bin/gtar", "/usr/local/bin/gtar")
+_GNU = b"tar (GNU tar)"
 _ENVIRONMENT = {"LC_ALL": "C"}
 _CHANGED = 1
 """Exit code of tar when a file changed or went away while it was read; the archive is whole."""
@@ -37,6 +41,39 @@ class SnapshotError(SandboxRuntimeError):
     """An archive could not be written or unpacked; nothing of it is left."""
 
     code = "snapshot_failed"
+
+
+class TarMissingError(SandboxRuntimeError):
+    """This machine has no GNU tar, and without it no archive is made or unpacked."""
+
+    code = "tar_missing"
+
+
+@cache
+def find_tar() -> str:
+    """Find GNU tar. Blocks the first time.
+
+    Raises:
+        TarMissingError: there is none.
+    """
+    for path in _TARS:
+        if os.access(path, os.X_OK) and _says(path).startswith(_GNU):
+            return path
+    raise TarMissingError(
+        "checkpoints need GNU tar, which this machine does not have",
+        hint="install the package tar on the machine of the platform (Alpine: apk add tar)",
+    )
+
+
+def _says(path: str) -> bytes:
+    done = subprocess.run(  # noqa: S603  # a program by its absolute path, no shell
+        [path, "--version"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=_ENVIRONMENT,
+    )
+    return done.stdout
 
 
 async def write_snapshot(folder: Path, archive: Path, check: Callable[[int], None]) -> int:
@@ -52,8 +89,9 @@ async def write_snapshot(folder: Path, archive: Path, check: Callable[[int], Non
         SnapshotError, OSError: it could not be written; and what ``check`` raises.
     """
     part = archive.with_suffix(".part")
+    tar = await to_thread.run_sync(find_tar)
     command = [
-        _TAR, "--create", "--format=posix", "--sparse", "--numeric-owner", "--one-file-system",
+        tar, "--create", "--format=posix", "--sparse", "--numeric-owner", "--one-file-system",
         f"--directory={folder}", f"--file={part}", ".",
     ]  # fmt: skip
     try:
@@ -87,18 +125,18 @@ async def _create(command: list[str], part: Path, check: Callable[[int], None]) 
                     process.send_signal(signal.SIGKILL)
                 raise
         words.seek(0)
-        _require(process.returncode, words.read(_SHOWN))
+        _require(command[0], process.returncode, words.read(_SHOWN))
 
 
-def _require(code: int | None, words: bytes) -> None:
+def _require(tar: str, code: int | None, words: bytes) -> None:
     if code in {0, _CHANGED}:
         return
     text = words.decode("utf-8", "replace")
     if "No space left" in text:
         raise SnapshotError("the machine's disk is full")
     # Of names in the archive only: others are this machine's.
-    own = [line for line in text.splitlines() if line.startswith(f"{_TAR}: ./")]
-    reason = own[0].removeprefix(f"{_TAR}: .") if own else "tar failed"
+    own = [line for line in text.splitlines() if line.startswith(f"{tar}: ./")]
+    reason = own[0].removeprefix(f"{tar}: .") if own else "tar failed"
     raise SnapshotError(f"its files could not all be read or written: {reason}")
 
 
@@ -123,12 +161,14 @@ def restore_snapshot(archive: Path, folder: Path) -> None:
 
     Raises:
         SnapshotError: it is not there, not whole, or there is no room for it.
+        TarMissingError: nothing can unpack it.
     """
     # Owners of more than one are only there where the server may give files away.
     owner = "--same-owner" if os.geteuid() == 0 else "--no-same-owner"
+    tar = find_tar()
     done = subprocess.run(  # noqa: S603  # a program by its absolute path, no shell
         [
-            _TAR, "--extract", "--numeric-owner", owner, "--preserve-permissions",
+            tar, "--extract", "--numeric-owner", owner, "--preserve-permissions",
             f"--directory={folder}", f"--file={archive}",
         ],
         stdin=subprocess.DEVNULL,
@@ -136,4 +176,4 @@ def restore_snapshot(archive: Path, folder: Path) -> None:
         stderr=subprocess.PIPE,
         env=_ENVIRONMENT,
     )  # fmt: skip
-    _require(done.returncode, done.stderr[:_SHOWN])
+    _require(tar, done.returncode, done.stderr[:_SHOWN])

@@ -36,6 +36,7 @@ class PipeOutput:
 
     def __init__(self, descriptor: int, *, terminal: bool = False) -> None:
         self.dropped = 0
+        self._given = 0
         self._descriptor = descriptor
         self._terminal = terminal
         self._loop = asyncio.get_running_loop()
@@ -56,6 +57,11 @@ class PipeOutput:
 
     async def read(self, limit: int = _WINDOW) -> bytes:
         """Return 1 to ``limit`` bytes, or nothing at the end."""
+        data = await self._next(limit)
+        self._given += len(data)
+        return data
+
+    async def _next(self, limit: int) -> bytes:
         self._unwatch()
         self._detached = False
         while True:
@@ -68,6 +74,10 @@ class PipeOutput:
                 return data
             if data is None:
                 await self._readable()
+
+    async def resume(self, at: int | None = None) -> int:
+        """Go on where reading stopped; return where that is. Nothing is given twice."""
+        return self._given + self.dropped
 
     def detach(self) -> None:
         """Nobody listens: keep the newest bytes, drop and count the rest."""

@@ -240,12 +240,13 @@ class Fleet:
         values = {**values, "updated_at": self.clock.now()}
         await self.database.write(lambda connection: store.change(connection, sandbox_id, values))
 
-    def _join(self, running: RunningSandbox, vm: bool, idle_seconds: float | None) -> None:
+    def _join(self, running: RunningSandbox, vm: bool, idle_seconds: float | None) -> Live:
         sessions = Sessions(running, self.tasks, self.config.limits.sandbox_commands)
         live = Live(running, sessions, vm, self.clock.now(), idle_seconds)
         self.live[running.id] = live
         self.metrics.live_sandboxes.set(len(self.live))
         self.tasks.start(self._watch, running)
+        return live
 
     async def _watch(self, running: RunningSandbox) -> None:
         reason = await running.ended()
@@ -343,4 +344,6 @@ class Fleet:
                     lambda connection: store.change(connection, sandbox_id, values)
                 )
                 idle = msgspec.json.decode(row["spec"]).get("idle_timeout_minutes")
-                self._join(running, bool(row["vm"]), None if idle is None else idle * 60.0)
+                found = await running.find_held()
+                live = self._join(running, bool(row["vm"]), None if idle is None else idle * 60.0)
+                live.sessions.adopt(found)

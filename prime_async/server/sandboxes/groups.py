@@ -15,7 +15,6 @@ from prime_async.sandboxes.wire import (
     KeepAlive,
     NumberedEvent,
     Output,
-    Started,
     StreamName,
     TimedStart,
     encode_events,
@@ -119,7 +118,7 @@ async def _follow(writer: _Writer, live: Live, number: int, command: TimedStart)
     attachment = await session.take()
     with session.attach(attachment):
         with attachment.scope:
-            await writer.send(number, Started(session.command.pid))
+            await writer.send(number, await session.resume(None))
             with anyio.move_on_after(_SHORT_SECONDS):
                 await session.finished.wait()
             await _pump_both(writer, number, session)

@@ -17,13 +17,14 @@ from typing import TypeVar
 import anyio
 
 from prime_async.connect import Code
-from prime_async.sandboxes.wire import Ended, SessionInfo, StartRequest
+from prime_async.sandboxes.wire import Ended, Received, SessionInfo, Started, StartRequest
 from prime_async.sandboxes.wire import Session as Selector
 from prime_async.server.failures import RequestError
 from prime_async.server.runtimes.errors import StdinClosedError
 from prime_async.server.runtimes.protocol import (
     CommandExit,
     ExecSpec,
+    Held,
     RunningCommand,
     RunningSandbox,
     TerminalSize,
@@ -114,6 +115,14 @@ class Session:
             await other.gone.wait()
         return _Attachment(anyio.CancelScope(), asyncio.Event())
 
+    async def resume(self, received: Received | None) -> Started:
+        """Go on with its outputs, behind what its reader has of them if he says so."""
+        stdout, stderr = received or (None, None)
+        at = Received(
+            await self.command.stdout.resume(stdout), await self.command.stderr.resume(stderr)
+        )
+        return Started(self.command.pid, at)
+
     def let_go(self) -> None:
         """End the stream that is read now."""
         if self._attached is not None:
@@ -124,10 +133,12 @@ class Session:
         if key is None:
             await action()
             return
-        known = self._done.get(key)
-        if known is not None:
-            await asyncio.shield(known)
-            return
+        while (known := self._done.get(key)) is not None:
+            # Waited for without being told of: it may be cancelled with its own caller.
+            await asyncio.wait({known})
+            if not known.cancelled():
+                known.result()
+                return
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._done[key] = outcome
         while len(self._done) > _REMEMBERED:
@@ -152,7 +163,7 @@ class Session:
             RequestError: ``failed_precondition``, it reads none.
         """
         try:
-            await self.once(key, lambda: self.command.write_stdin(data))
+            await self.once(key, lambda: self.command.write_stdin(data, key))
         except StdinClosedError as error:
             raise refusal(Code.FAILED_PRECONDITION, error.message) from error
 
@@ -234,14 +245,28 @@ class Sessions:
             raise refusal(
                 Code.RESOURCE_EXHAUSTED, f"{self._limit} commands run in this sandbox already"
             )
-        command = await self._running.exec(exec_spec(request))
+        deadline = None if seconds is None else time.monotonic() + seconds
+        command = await self._running.exec(exec_spec(request, deadline))
+        return self._take(request, command, deadline)
+
+    def _take(
+        self, request: StartRequest, command: RunningCommand, deadline: float | None
+    ) -> Session:
         session = Session(request, command)
         self._open.add(session)
         command.on_end(lambda: self._ended(session))
-        if seconds is not None:
+        if deadline is not None:
             loop = asyncio.get_running_loop()
+            seconds = max(0.0, deadline - time.monotonic())
             session.limit = loop.call_later(seconds, self._in_background, self._expire, session)
         return session
+
+    def adopt(self, found: Sequence[Held]) -> None:
+        """Take over the commands of an earlier server; those that ended meanwhile too."""
+        for held in found:
+            session = self._take(StartRequest.decode(held.label), held.command, held.deadline)
+            if session.uuid is not None:
+                self._named[session.uuid] = session
 
     def find(self, selector: Selector) -> Session:
         """The session a request names.
@@ -342,10 +367,15 @@ class Sessions:
             await self.discard(session)
 
 
-def exec_spec(request: StartRequest) -> ExecSpec:
-    """A command of the wire in the runtime's words."""
+def exec_spec(request: StartRequest, deadline: float | None = None) -> ExecSpec:
+    """A command of the wire in the runtime's words.
+
+    One that its starter can find again, and talk to, outlives the server; what only runs and ends
+    does not.
+    """
     command = request.command
     pty = request.pty
+    held = request.session_uuid is not None and (request.stdin or pty is not None)
     return ExecSpec(
         argv=(command.cmd, *command.args),
         environment=command.envs,
@@ -353,6 +383,8 @@ def exec_spec(request: StartRequest) -> ExecSpec:
         user=command.user,
         stdin=bool(request.stdin),
         pty=None if pty is None else TerminalSize(pty.cols or 80, pty.rows or 24),
+        held=request.encode() if held else None,
+        deadline=deadline if held else None,
     )
 
 

@@ -12,7 +12,7 @@ from prime_async.sandboxes.wire import (
     Event,
     KeepAlive,
     Output,
-    Started,
+    Received,
     StreamName,
     encode_event,
 )
@@ -66,12 +66,14 @@ async def follow(
     answer_to: Literal["Start", "Connect"],
     keep_alive: float,
     seconds: float | None = None,
+    received: Received | None = None,
 ) -> web.StreamResponse:
     """Send a session's start, its output and its end.
 
     Args:
         keep_alive: seconds of silence after which a sign of life is sent.
         seconds: when to stop following; the command goes on.
+        received: what the client has of its outputs already.
     """
     response = web.StreamResponse(headers={"Content-Type": STREAM_TYPE})
     attachment = await session.take()
@@ -80,7 +82,7 @@ async def follow(
         await response.prepare(request)
         writer = EventWriter(response, answer_to)
         with attachment.scope, anyio.move_on_after(seconds) as limit:
-            await writer.send(Started(session.command.pid))
+            await writer.send(await session.resume(received))
             try:
                 await _pump_all(writer, session, keep_alive)
             except* ConnectionError as errors:

@@ -164,9 +164,10 @@ async def test_the_batch_calls_do_without_the_batch(
 
 
 async def test_passing_faults_are_waited_out(
-    told: JobDouble, jobs_client: AsyncSandboxClient
+    told: JobDouble, jobs_client: AsyncSandboxClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A platform that restarts ends no wait; a single look says what is wrong."""
+    """A platform that restarts ends no wait, which is said once; a single look says what is
+    wrong."""
     job = told.job()
     told.batch_fault = 500
     waiting = asyncio.create_task(jobs_client.wait_background_jobs([job], output=False))
@@ -176,6 +177,10 @@ async def test_passing_faults_are_waited_out(
     told.batch_fault = None
     told.finish(job, 6)
     assert (await waiting)[0].exit_code == 6
+    away, back = (record.getMessage() for record in caplog.records)
+    assert away.startswith("the platform does not answer: ")
+    assert away.endswith("; waiting for jobs goes on")
+    assert back == "the platform answers again; waiting for jobs goes on"
 
 
 async def test_a_wait_that_is_too_short_tells_what_it_knows(

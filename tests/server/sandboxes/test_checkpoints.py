@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from prime_async.server.runtimes import snapshots
 from tests.platform import RunningPlatform, running_platform
 from tests.server.sandboxes.boxes import Boxes
 from tests.server.sandboxes.usable import needs_bubblewrap
@@ -176,6 +177,25 @@ async def test_one_at_a_time_and_only_of_what_runs(isolated: Boxes) -> None:
     await isolated.delete(f"/sandbox/{box}")
     reply = await isolated.post(f"/sandbox/{box}/checkpoints")
     assert (reply.status, reply.code) == (409, "sandbox_not_running")
+
+
+async def test_without_gnu_tar_it_is_refused_with_the_remedy(
+    isolated: Boxes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """At once, and nothing of it is stored; another program of that name is no help."""
+    other = tmp_path / "tar"
+    other.write_text("#!/bin/sh\necho 'tar (busybox) 1.36.1'\n")
+    other.chmod(0o755)
+    box = await isolated.running()
+    monkeypatch.setattr(snapshots, "_TARS", (str(other), str(tmp_path / "none")))
+    snapshots.find_tar.cache_clear()
+    try:
+        reply = await isolated.post(f"/sandbox/{box}/checkpoints")
+    finally:
+        snapshots.find_tar.cache_clear()
+    assert (reply.status, reply.code) == (501, "tar_missing")
+    assert "install the package tar" in reply.json["detail"]
+    assert (await isolated.get(f"/sandbox/{box}/checkpoints")).json == {"checkpoints": []}
 
 
 async def test_a_repeated_request_makes_one_checkpoint(isolated: Boxes) -> None:

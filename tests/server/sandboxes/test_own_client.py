@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import signal
@@ -83,6 +84,21 @@ async def test_a_process_on_a_terminal(client: AsyncSandboxClient) -> None:
         assert b"40 100" in seen
         await process.kill()
         assert await process.wait() in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        await process.aclose()
+
+
+async def test_a_process_whose_sandbox_is_deleted(client: AsyncSandboxClient) -> None:
+    """Its wait, and what is started or asked for later, say that the sandbox ended."""
+    async with client.sandbox(request()) as box:
+        process = await client.open_process(box.id, "sleep 60")
+        waiting = asyncio.create_task(process.wait())
+        await client.delete(box.id)
+        with pytest.raises(SandboxNotRunningError):
+            await waiting
+        with pytest.raises(SandboxNotRunningError):
+            await client.open_process(box.id, "sleep 60")
+        with pytest.raises(BrokenPipeError):
+            await process.write_stdin(b"late")
         await process.aclose()
 
 

@@ -30,9 +30,12 @@ __all__ = [
     "finish_namespaces",
     "join_cgroups",
     "make_socket",
+    "open_terminal",
+    "resize_terminal",
     "run_helper",
     "set_limits",
     "signal_inside",
+    "take_terminal",
     "take_user",
 ]
 
@@ -149,7 +152,7 @@ def _become(report: Report, request: Message, stdio: list[int], *, isolated: boo
         take_user(request)
     if request["pty"] is not None:
         report.stage = "pty"
-        stdio = _open_terminal(report, request["pty"], isolated=isolated)
+        stdio = _open_own_terminal(report, request["pty"], isolated=isolated)
     report.say({"pid": os.getpid()})
     report.stage = "working_dir"
     os.chdir(request["cwd"])
@@ -185,18 +188,42 @@ def set_limits(limits: dict[str, int]) -> None:
         resource.setrlimit(kind, (wanted, wanted))
 
 
-def _open_terminal(report: Report, size: list[int], *, isolated: bool) -> list[int]:
-    """Open a terminal of the sandbox's own devpts and make it ours."""
+def open_terminal(size: list[int], *, isolated: bool) -> tuple[int, int]:
+    """Open a terminal of the sandbox's own devpts; return our end, and that of a command.
+
+    Args:
+        size: columns and rows.
+    """
     master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
-    found = os.fstat(master)
-    # The sandbox may have put something else at that path; without capabilities it cannot make a
-    # device.
-    if isolated and not (stat.S_ISCHR(found.st_mode) and found.st_rdev == _PTMX):
-        raise OSError(errno.ENODEV, "/dev/ptmx is not a terminal multiplexer")
-    fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
-    slave = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY)
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+    try:
+        found = os.fstat(master)
+        # The sandbox may have put something else at that path; without capabilities it cannot make
+        # a device.
+        if isolated and not (stat.S_ISCHR(found.st_mode) and found.st_rdev == _PTMX):
+            raise OSError(errno.ENODEV, "/dev/ptmx is not a terminal multiplexer")
+        fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
+        slave: int = fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        resize_terminal(slave, *size)
+    except BaseException:
+        os.close(master)
+        raise
+    return master, slave
+
+
+def resize_terminal(descriptor: int, cols: int, rows: int) -> None:
+    """Give a terminal another size."""
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+
+def take_terminal(slave: int) -> None:
+    """Make a terminal that of this session."""
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+
+def _open_own_terminal(report: Report, size: list[int], *, isolated: bool) -> list[int]:
+    """Open a terminal, make it ours, and give the other end away."""
+    master, slave = open_terminal(size, isolated=isolated)
+    take_terminal(slave)
     report.say({"pty": True}, (master,))
     os.close(master)
     return [slave, slave, slave]

@@ -83,7 +83,7 @@ class Birth:
         if "error" in said:
             self._fail(f"{self._request['argv'][0]}: {said['text']} ({said['stage']})")
 
-    def _read_info(self) -> None:
+    def _read_info(self, _: int) -> None:
         piece = os.read(self._info, 4096)
         self._told += piece
         if piece and not self._told.rstrip().endswith(b"}"):

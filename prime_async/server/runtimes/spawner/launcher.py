@@ -24,11 +24,14 @@ from prime_async.server.runtimes.spawner.children import Report, join_cgroups, s
 from prime_async.server.runtimes.spawner.loop import Loop
 from prime_async.server.runtimes.spawner.messages import Message, end_event, failure_answer
 
-__all__ = ["become_launcher"]
+__all__ = ["PROC", "become_launcher", "enter", "number_inside", "start_failure"]
 
 _STATUS_BYTES = 2048
-_CHANNEL, _PROC = 3, 4
-"""Where a launcher keeps the descriptors it needs, above those that commands are given."""
+PROC = 3
+"""Where a process that entered keeps the host's `/proc`, above what commands are given; what it was
+handed follows."""
+
+_CHANNEL = 4
 
 
 def become_launcher(
@@ -41,35 +44,49 @@ def become_launcher(
         pidfd: of the sandbox's first process; -1 where there is nothing to enter.
     """
     try:
-        # The host's: it shows the numbers that signals are sent by.
-        proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        join_cgroups(cgroups)
-        isolated = pidfd >= 0
-        if isolated:
-            kernel.setns(pidfd, kernel.CLONE_NEWALL)
-        os.setsid()
-        if isolated:
-            report.stage = "user"
-            take_user(request)
-        report.stage = "limits"
-        set_limits(request["rlimits"])
-        if isolated:
-            kernel.drop_capabilities()
-        kernel.no_new_privileges()
-        _forget_imports()
-        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-        report.arrange([null, null, null, channel, proc])
-        for number in (_CHANNEL, _PROC):
-            os.set_inheritable(number, False)
-        report.close_others()
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        report.say({"answer": True})
-        report.close()
+        enter(report, request, pidfd, cgroups, [channel])
         _Launcher(request["env"]).serve()
     except BaseException as error:
         report.fail(error)
     finally:
         os._exit(0)
+
+
+def enter(
+    report: Report, request: Message, pidfd: int, cgroups: list[str], handed: list[int]
+) -> None:
+    """Enter a sandbox for good, as one of its users, and say so.
+
+    Args:
+        request: user and limits.
+        pidfd: of the sandbox's first process; -1 where there is nothing to enter.
+        handed: further descriptors to keep; they are found from ``PROC + 1`` on.
+    """
+    # The host's: it shows the numbers that signals are sent by.
+    proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    join_cgroups(cgroups)
+    isolated = pidfd >= 0
+    if isolated:
+        kernel.setns(pidfd, kernel.CLONE_NEWALL)
+    os.setsid()
+    if isolated:
+        report.stage = "user"
+        take_user(request)
+    report.stage = "limits"
+    set_limits(request["rlimits"])
+    if isolated:
+        kernel.drop_capabilities()
+    kernel.no_new_privileges()
+    _forget_imports()
+    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    kept = [proc, *handed]
+    report.arrange([null, null, null, *kept])
+    for number in range(PROC, PROC + len(kept)):
+        os.set_inheritable(number, False)
+    report.close_others()
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    report.say({"answer": True})
+    report.close()
 
 
 def _forget_imports() -> None:
@@ -95,7 +112,7 @@ class _Launcher:
         """Serve until the server is gone; then end what only it could have listened to."""
         self._loop.run()
         for pid in self._running:
-            sessions.kill_session(pid, proc=_PROC)
+            sessions.kill_session(pid, proc=PROC)
 
     def _handle(self, message: Message, descriptors: list[int]) -> None:
         try:
@@ -125,10 +142,10 @@ class _Launcher:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            self._loop.say({"id": request["id"], **_failure(error, where)})
+            self._loop.say({"id": request["id"], **start_failure(error, where)})
             return
         self._running[started.pid] = started
-        self._answer(request, pid=_number_inside(started.pid), host_pid=started.pid)
+        self._answer(request, pid=number_inside(started.pid), host_pid=started.pid)
 
     def _signal(self, request: Message) -> bool:
         pid, number = request["host_pid"], request["number"]
@@ -136,7 +153,7 @@ class _Launcher:
         if pid not in self._running:
             return False
         if request["session"]:
-            sessions.kill_session(pid, number, proc=_PROC)
+            sessions.kill_session(pid, number, proc=PROC)
         else:
             sessions.signal_group(pid, number)
         return True
@@ -148,9 +165,9 @@ class _Launcher:
             self._loop.say(end_event(pid, status))
 
 
-def _failure(error: OSError | ValueError, where: str) -> Message:
+def start_failure(error: OSError | ValueError | subprocess.SubprocessError, where: str) -> Message:
     """Tell which step it was: `subprocess` names the file it failed at."""
-    if isinstance(error, ValueError):
+    if not isinstance(error, OSError):
         return failure_answer(errno.EINVAL, "argv", str(error))
     number = error.errno or errno.EIO
     text = error.strerror or str(error)
@@ -162,9 +179,9 @@ def _failure(error: OSError | ValueError, where: str) -> Message:
     return failure_answer(errno.ECHILD if number == errno.ENOMEM else number, "enter", text)
 
 
-def _number_inside(pid: int) -> int:
+def number_inside(pid: int) -> int:
     """What a process is called in its own pid namespace."""
-    descriptor = os.open(f"{pid}/status", os.O_RDONLY | os.O_CLOEXEC, dir_fd=_PROC)
+    descriptor = os.open(f"{pid}/status", os.O_RDONLY | os.O_CLOEXEC, dir_fd=PROC)
     try:
         status = os.read(descriptor, _STATUS_BYTES)
     finally:

@@ -17,12 +17,23 @@ speaks the same set over TLS, without descriptors.
 | exec | sandbox, argv, env, cwd, uid, gid, groups, rlimits, pty, survives | pid, host_pid, master |
 | signal | host_pid, number, session | sent |
 | launcher | sandbox, uid, gid, groups, rlimits, env; its channel | answer |
+| holder | sandbox, uid, gid, groups, rlimits, env; the socket it listens on | answer |
 | inside | sandbox, pid, number | sent |
 | socket | sandbox, kind (listen, connect), port | the socket |
 | stats | | commands, keepers, rss |
 
 A launcher serves *exec* (argv, env, cwd; beside it the three streams) and *signal* on a channel of
-its own, in the same way.
+its own, in the same way. A holder serves whoever calls it on its socket:
+
+| op | fields | answer |
+|---|---|---|
+| list | | held: host_pid, pid, label, deadline, pty and ended (an *exit* event) of each |
+| exec | argv, env, cwd, stdin, pty, label, deadline | pid, host_pid |
+| follow | host_pid, stream, at, and a pipe to write the output to | at |
+| rest | host_pid, stream, at | none |
+| write, finish | host_pid, key, size, and a memory file | ok, when it is written |
+| resize, signal | host_pid, size; as above | ok; sent |
+| forget | host_pid | none |
 
 Events: *mapping* (id, pid): the server writes the id maps of that process, then says *mapped*;
 *exit* (host_pid, code, signal): a command ended.
@@ -38,7 +49,7 @@ from typing import Any
 
 __all__ = ["VERSION", "Message", "end_event", "failure_answer", "receive", "send"]
 
-VERSION = 2
+VERSION = 3
 
 Message = dict[str, Any]
 

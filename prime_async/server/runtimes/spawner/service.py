@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from prime_async.server.runtimes.spawner import children, sessions
+from prime_async.server.runtimes.spawner.holder import become_holder
 from prime_async.server.runtimes.spawner.keepers import Birth, start_time
 from prime_async.server.runtimes.spawner.launcher import become_launcher
 from prime_async.server.runtimes.spawner.loop import Loop, Pending
@@ -250,6 +251,14 @@ class Service:
             lambda report: become_launcher(
                 report, request, descriptors[0], keeper.entry, keeper.cgroups
             )
+        )
+
+    def _do_holder(self, request: Message, descriptors: list[int]) -> None:
+        keeper = self._keepers[request["sandbox"]]
+        pending = Pending(self._loop, partial(self._helped, request))
+        handed = [descriptors[0], keeper.pidfd]
+        pending.fork(
+            lambda report: become_holder(report, request, handed, keeper.entry, keeper.cgroups)
         )
 
     def _do_socket(self, request: Message, _: list[int]) -> None:
