@@ -15,7 +15,7 @@ import pytest
 from tests.cli.harness import COMMAND
 from tests.evals.pushing import numbered, write_jsonl
 from tests.official_stub import EVALUATION, OfficialStub
-from tests.rules.calls import CALLS, PLATFORM_CALLS
+from tests.rules.calls import ALL_CALLS
 from tests.rules.surfaces import PythonSurface, Surface, leave_on_disk
 from tests.rules.table import scenario
 from tests.stub import Answer, Request
@@ -143,6 +143,7 @@ async def _ctrl_c(stuck: asyncio.Event, *program: str) -> Ended:
 @pytest.mark.usefixtures("quick_cleaning")
 @scenario(
     3,
+    shows=ALL_CALLS,
     not_sync="a thread cannot be cancelled: Ctrl-C is what ends a call, see above",
     not_command="the same: Ctrl-C, see above",
 )
@@ -150,14 +151,15 @@ async def test_cancelling_is_cancelling(surface: PythonSurface, official: Offici
     """Every public call, once its request is there: cancelled, not failed; no task is left."""
     await leave_on_disk(official)
     official.route("*", ".*", SILENT)
-    for call in [*CALLS, *PLATFORM_CALLS]:
+    for call in ALL_CALLS:
         others = asyncio.all_tasks()
-        running = asyncio.create_task(call.make(surface.face))
-        await official.wait_for(len(official.requests) + 1)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert running.cancelled(), f"{call} makes something else of it"
+        async with getattr(surface.face, call.owner.__name__)() as client:
+            running = asyncio.create_task(call.on({call.owner: client}))
+            await official.wait_for(len(official.requests) + 1)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert running.cancelled(), f"{call} makes something else of it"
         assert asyncio.all_tasks() - others - set(official._tasks) == set(), call
 
 

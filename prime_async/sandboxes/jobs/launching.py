@@ -171,9 +171,11 @@ def _check_variables(env: Mapping[str, str]) -> None:
 
 
 def _worth_repeating(error: PrimeError) -> bool:
-    if isinstance(error, CommandTimeoutError | TransportError):
+    if isinstance(error, CommandTimeoutError):
         return True
-    return isinstance(error, APIError) and (error.ambiguous or error.retryable)
+    if not isinstance(error, APIError) or error.spent:
+        return False
+    return isinstance(error, TransportError) or error.ambiguous or error.retryable
 
 
 def _over(until: float, delay: float) -> bool:
