@@ -9,7 +9,7 @@ from prime_async_cli.tree import Node
 from tests.cli.test_wrong_input import LEAVES, MORE, USES_NETWORK, usual
 from tests.rules.arguments import SANDBOX
 
-__all__ = ["COMMANDS", "COMMAND_NAMES", "line_of", "name_of"]
+__all__ = ["COMMANDS", "COMMAND_NAMES", "NO_WIRE", "line_of", "name_of"]
 
 COMMANDS = [node for node in LEAVES if node.words[0] in USES_NETWORK]
 """The others read and write files of this machine, or start the embedded platform."""
@@ -25,6 +25,10 @@ _ENDS = {
     ("sandbox", "create"): ["python:3.11"],
     ("traces", "delete"): ["x1", "-y"],
 }
+
+
+NO_WIRE = {"traces sync": "nothing is kept that it could deliver: see sync_runs"}
+"""Commands that ask nothing as long as nothing is there."""
 
 
 def name_of(node: Node) -> str:

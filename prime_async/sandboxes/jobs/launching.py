@@ -90,6 +90,8 @@ class Launch:
                 answer = await self._try(gateway, until)
                 break
             except PrimeError as error:
+                if isinstance(error, APIError) and left < _TRIES - 1:
+                    error.ambiguous = True  # an earlier try may have started it
                 if not left or not _worth_repeating(error) or _over(until, delay):
                     failed = self._failed(error)
                     raise failed from (error.__cause__ if failed is error else error)
