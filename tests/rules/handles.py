@@ -20,8 +20,8 @@ from prime_async import (
     AsyncSandboxProcess,
     PrimeTracesError,
 )
-from prime_async.connect import STREAM_TYPE, encode_envelope
-from prime_async.sandboxes.wire import Output, Started, encode_event
+from prime_async.connect import STREAM_TYPE, encode_end, encode_envelope
+from prime_async.sandboxes.wire import Ended, Event, Output, Started, encode_event
 from tests.faces import Face, awaited
 from tests.rules.arguments import SANDBOX
 from tests.runs.opening import ONCE, trace
@@ -37,6 +37,7 @@ __all__ = [
     "functions_of",
     "opened",
     "plain",
+    "speaks_sandbox",
 ]
 
 HANDLES = (AsyncRun, AsyncSandboxProcess, AsyncProcessStream, AsyncCommandStream)
@@ -109,8 +110,8 @@ HANDLE_CALLS = [
 ]
 
 
-def speaks_sandbox(stub: Stub, *written: bytes) -> None:
-    """Let a stub have a sandbox whose commands write this, and then run on in silence."""
+def speaks_sandbox(stub: Stub, *written: bytes, ends: bool = False) -> None:
+    """Let a stub have a sandbox whose commands write this, and then end, or run on in silence."""
     access = {
         "gateway_url": f"{stub.url}/gw",
         "user_ns": "ns",
@@ -120,9 +121,14 @@ def speaks_sandbox(stub: Stub, *written: bytes) -> None:
         "is_vm": True,
     }
     stub.route("POST", f"/api/v1/sandbox/{SANDBOX}/auth", Answer(json=access))
-    events = [Started(7), *(Output("stdout", data) for data in written)]
+    events: list[Event] = [Started(7), *(Output("stdout", data) for data in written)]
+    if ends:
+        events.append(Ended(0, exited=True))
     pieces = [encode_envelope(encode_event(event)) for event in events]
-    answer = Answer(headers={"Content-Type": STREAM_TYPE}, pieces=pieces, end="silent")
+    pieces += [encode_end()] if ends else []
+    answer = Answer(
+        headers={"Content-Type": STREAM_TYPE}, pieces=pieces, end="keep" if ends else "silent"
+    )
     stub.route("POST", "/gw/.*/Start", answer)
 
 
