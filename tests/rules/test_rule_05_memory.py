@@ -139,7 +139,7 @@ def _page(request: Request) -> Answer:
     return Answer(body=f'{{"samples": [{samples}], "total": {total}}}'.encode())
 
 
-@scenario(5)
+@scenario(5, shows=("AsyncEvalsClient.push_samples", "eval push", "eval sync"))
 async def test_pushing_ten_times_as_much(surface: Surface, large: Stub, files: list[str]) -> None:
     """A file is pushed with the memory that a tenth of it takes."""
     little, much = await _peaks(PUSH[surface.name], EVALUATION, *files)
@@ -147,7 +147,7 @@ async def test_pushing_ten_times_as_much(surface: Surface, large: Stub, files: l
     assert much - little < MOST_MORE
 
 
-@scenario(5)
+@scenario(5, shows=("AsyncEvalsClient.iter_samples", "eval samples"))
 async def test_reading_ten_times_as_much(surface: Surface, large: Stub) -> None:
     """Samples are read back page by page, and no page is kept."""
     little, much = await _peaks(READ[surface.name], "", f"mib-{LITTLE}", f"mib-{MUCH}")
