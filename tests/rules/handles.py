@@ -34,6 +34,7 @@ __all__ = [
     "HANDLE_CALLS",
     "NO_SECONDS",
     "HandleCall",
+    "fill",
     "functions_of",
     "opened",
     "plain",
@@ -165,6 +166,13 @@ class functions_of:
         if self._face.name == "async":
             return getattr(prime_async.runs, name)
         return awaited(getattr(prime_sync.runs, name))
+
+
+def fill(run: Any) -> int:
+    """Log to a run until its queue takes nothing more; return how many records it took."""
+    while not run.dropped_records:
+        run.log_metrics(_ARGUMENTS["metrics"]["metrics"])
+    return int(run.stats().counts.queued)
 
 
 async def plain(given: Any) -> Any:

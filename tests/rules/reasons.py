@@ -296,7 +296,9 @@ NOT_TOUCHED: dict[int, dict[str, str]] = {
             AsyncRun.log_distributions, AsyncRun.log_episode, AsyncRun.log_episodes,
             AsyncRun.log_metrics, AsyncRun.log_samples, AsyncRun.log_trace, AsyncRun.log_traces,
             AsyncRun.update_summary, AsyncRun.begin_finish""",
-        "they start nothing that would be left": "aiter_batches, compress_batch",
+        "they start nothing that would be left": (
+            "aiter_batches, compress_batch, AsyncSandboxProcess.detach"
+        ),
         "one record after the other: a run keeps what it has": "stream_results",
     },
     4: {

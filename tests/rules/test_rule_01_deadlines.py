@@ -20,9 +20,6 @@ from prime_async.errors import (
     UsageError,
 )
 from prime_async.evals import client, pushing, waiting
-from prime_async.runs.core import RunCore
-from prime_async.runs.finishing import REPORT_SECONDS
-from prime_async.sandboxes import processes
 from prime_async.transport import DEFAULT_TIMEOUT
 from prime_sync._generate import PLAN
 from tests.official_stub import EVALUATION, OfficialStub
@@ -31,6 +28,7 @@ from tests.rules.handles import (
     FUNCTIONS,
     HANDLE_CALLS,
     NO_SECONDS,
+    fill,
     functions_of,
     opened,
     plain,
@@ -95,16 +93,6 @@ def _lateness(error: BaseException | None) -> BaseException | None:
     return _lateness(error.__cause__)
 
 
-@pytest.fixture
-def quick_ends(monkeypatch: pytest.MonkeyPatch, quick_cleaning: None) -> None:
-    """Ends of runs, processes and commands have little time beside their own."""
-    assert RunCore.begin_finish.__defaults__ == (REPORT_SECONDS,) == (30.0,)
-    monkeypatch.setattr(RunCore.begin_finish, "__defaults__", (SHORT,))
-    for name, seconds in (("_CLOSE_SECONDS", 5.0), ("_CONTROL_SECONDS", 10.0)):
-        assert getattr(processes, name) == seconds
-        monkeypatch.setattr(processes, name, SHORT)
-
-
 TIMED = [call for call in HANDLE_CALLS if call.takes_timeout]
 
 
@@ -146,7 +134,11 @@ async def test_what_takes_no_timeout_ends_by_the_one_of_its_maker(
                 assert (await anext(lines)).text == "line"
             began = time.monotonic()
             official.route("*", ".*", SILENT)
-            if call.kind is not AsyncCommandStream or call.name == "aclose":
+            if call.kind is AsyncRun:
+                fill(handle)
+                await call.on(handle)
+                assert time.monotonic() - began >= SHORT, "it waits for room"
+            elif call.kind is not AsyncCommandStream or call.name == "aclose":
                 await call.on(handle)
             else:
                 with pytest.raises(CommandTimeoutError):
@@ -154,8 +146,8 @@ async def test_what_takes_no_timeout_ends_by_the_one_of_its_maker(
             assert time.monotonic() - began < 4 * SHORT + LATE, f"{call} is late"
 
 
-TIGHT: dict[str, Any] = {"queue_bytes": 64, "put_timeout": SHORT, "seconds": SHORT}
-"""A run whose queue takes no record, and a command that has little time."""
+TIGHT: dict[str, Any] = {"queue_bytes": 1000, "put_timeout": SHORT, "seconds": SHORT}
+"""A run whose queue takes little, and a command that has little time."""
 
 
 @scenario(1, shows=FUNCTIONS, not_command=NO_OPTION)

@@ -200,10 +200,11 @@ OUTPUT = {
 MOST_HELD = 12 * MIB
 """What may be held of 24 MiB: 8 MiB of output that nobody reads, and windows."""
 
+SAME = "its iterators hold a bounded number of items, as tests/prime_sync/test_iterators.py shows"
 NO_FILES = "it hands on what the calls read, a window at a time"
 
 
-@scenario(5, shows=DOWN, not_command=NO_FILES)
+@scenario(5, shows=DOWN, not_sync=SAME, not_command=NO_FILES)
 async def test_what_is_fetched_is_not_held(surface: PythonSurface, official: OfficialStub) -> None:
     """24 MiB come down through windows of one."""
     speaks_sandbox(official)
@@ -221,7 +222,7 @@ async def test_what_is_fetched_is_not_held(surface: PythonSurface, official: Off
             assert peak.growth < MOST_HELD, (call, peak.growth)
 
 
-@scenario(5, shows=OUTPUT, not_command=NO_FILES)
+@scenario(5, shows=OUTPUT, not_sync=SAME, not_command=NO_FILES)
 async def test_what_commands_write_is_not_held(
     surface: PythonSurface, official: OfficialStub
 ) -> None:
@@ -284,7 +285,12 @@ COMMANDS_READ = {
 }
 
 
-@scenario(5, shows=UP, not_command="a file of samples is shown above; others go the same way")
+@scenario(
+    5,
+    shows=UP,
+    not_sync=SAME,
+    not_command="a file of samples is shown above; others go the same way",
+)
 async def test_what_is_sent_is_not_held(
     surface: PythonSurface, official: OfficialStub, tmp_path: Path
 ) -> None:

@@ -152,7 +152,7 @@ LOGGED = {
     "log_episodes": [{"id": "e", "traces": [], "text": TEXT * 1000}],
     "log_samples": [{"example_id": 1, "completion": TEXT * 1000}],
     "log_metrics": {f"m{number}": 0.5 for number in range(10_000)},
-    "log_distributions": {"reward": [0.5] * 100_000},
+    "log_distributions": {"reward": [0.5] * 40_000},
     "update_summary": {f"m{number}": 0.5 for number in range(10_000)},
 }
 IN_THE_SINK = [
