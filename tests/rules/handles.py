@@ -63,7 +63,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "metrics": {"metrics": {"loss": 0.5}},
     "traces": {"traces": [trace("t")]},
     "episodes": {"episodes": [{"id": "e", "traces": []}]},
-    "samples": {"samples": [{"example_id": 1}]},
+    "samples": {"samples": [{"example_id": 1, "completion": "x" * 200}]},
     "error": {"error": "why"},
 }
 _NOT_GIVEN = {"AsyncRun.finish": {"error"}}

@@ -289,7 +289,7 @@ COMMANDS_READ = {
     5,
     shows=UP,
     not_sync=SAME,
-    not_command="a file of samples is shown above; others go the same way",
+    not_command="a file of samples is shown above",
 )
 async def test_what_is_sent_is_not_held(
     surface: PythonSurface, official: OfficialStub, tmp_path: Path

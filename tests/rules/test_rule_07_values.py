@@ -205,11 +205,11 @@ async def test_every_call_writes_values_alike(
             assert any(_holds(body, WRITTEN) for body in bodies), (call, bodies)
             bad = {"deep": [object()]}
             official.requests.clear()
-            if several:
-                told = repr(await call.on(on, **{name: [bad]}, **more))
+            if call.name == "push_samples":
+                told = repr(await call.on(on, samples=[bad]))
             else:
                 with pytest.raises(ValueEncodingError) as caught:
-                    await call.on(on, **{name: bad}, **more)
+                    await call.on(on, **{name: [bad] if several else bad}, **more)
                 told = str(caught.value)
             assert "deep[0]" in told, call
             assert [request for request in official.requests if request.body] == [], call
