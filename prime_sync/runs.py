@@ -39,7 +39,7 @@ from prime_async.runs.options import (
 from prime_async.runs.reading import AsyncRunsClient
 from prime_async.runs.receipts import FinishReceipt, RefusedRecord, RunStats
 from prime_async.runs.replay import SyncedRecords
-from prime_async.runs.run import FLUSH_SECONDS, AsyncRun
+from prime_async.runs.run import AsyncRun
 from prime_async.runs.wire import (
     Distribution,
     DistributionPage,
@@ -253,13 +253,13 @@ class Run:
         """
         self._async.update_summary(values)
 
-    def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
+    def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything logged before this call is settled.
 
         With ``durable=True`` what is on disk would outlive a power cut afterwards.
 
         Args:
-            timeout: seconds in all.
+            timeout: seconds in all; default 30.
 
         Returns:
             True when all of it is with the platform or refused by it; False when some is kept on
@@ -385,6 +385,7 @@ def init(
     redact: Redact | None = None,
     on_batch: OnBatch | None = None,
     retry: RetryPolicy | None = None,
+    timeout: float | None = None,
 ) -> Run:
     """Open a run on the platform and return it.
 
@@ -426,8 +427,11 @@ def init(
         redact: called with each record before it is encoded; returns the one to log, or None.
         on_batch: called in a thread with the receipt of each batch that arrived.
         retry: how often and how soon a failed request is repeated.
+        timeout: seconds in all until the run is open; default 60 for each request it takes.
 
     Raises:
+        APITimeoutError: it was not open in time; one that was created meanwhile has no owner, and
+            the platform fails it.
         ConfigurationError: an argument is wrong, before any request.
         EnvironmentResolutionError: an environment does not exist.
         PrimeTracesError: the run cannot be created; whatever ``on_error`` says.
@@ -466,6 +470,7 @@ def init(
                 redact=redact,
                 on_batch=on_batch,
                 retry=retry,
+                timeout=timeout,
             ),
         ),
     )
@@ -516,6 +521,10 @@ def watch_runs(
     Args:
         api_client, spool_dir: as for :func:`sync_runs`.
         interval: seconds between looks.
+
+    Raises:
+        TracesUsageError: the interval is no positive number of seconds.
+        PrimeTracesError: as :func:`sync_runs`.
     """
     return BRIDGE.iterate(
         prime_async.runs.replay.watch_runs(

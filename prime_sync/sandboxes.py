@@ -479,7 +479,10 @@ class CommandStream:
         BRIDGE.call(self._async.aclose())
 
     def __iter__(self) -> CloseableIterator[OutputLine]:
-        """Yield the lines as they are written; raises as :meth:`wait`."""
+        """Yield the lines as they are written; raises as :meth:`wait`.
+
+        One reads at a time: a second one is a usage error.
+        """
         return BRIDGE.iterate(self._async.__aiter__())
 
     def outputs(self) -> CloseableIterator[tuple[str, bytes]]:
@@ -521,14 +524,18 @@ class ProcessStream:
         """
         return self._async.missing_bytes
 
-    def read(self) -> bytes:
+    def read(self, *, timeout: float | None = None) -> bytes:
         """Return the next bytes as soon as there are any; b"" when the process has ended.
 
+        Args:
+            timeout: seconds; None waits as long as it runs.
+
         Raises:
+            APITimeoutError: it wrote nothing in time.
             APIError: the connection is lost and cannot be made again.
             SandboxNotRunningError: the sandbox ended.
         """
-        return BRIDGE.call(self._async.read())
+        return BRIDGE.call(self._async.read(timeout=timeout))
 
     def __iter__(self) -> CloseableIterator[bytes]:
         """Yield the bytes as they come; raises as :meth:`read`.
@@ -602,16 +609,20 @@ class SandboxProcess:
 
         Args:
             data: bytes; on a terminal as if they were typed.
-            timeout: seconds for each 256 KiB; default 30.
+            timeout: seconds in all; default 30 for each 256 KiB.
 
         Raises:
             BrokenPipeError: it has ended, or its input is closed.
+            APITimeoutError: time was over; how much of it was written is not known.
             APIError: the gateway refuses it.
         """
         BRIDGE.call(self._async.write_stdin(data, timeout=timeout))
 
     def close_stdin(self, *, timeout: float | None = None) -> None:
         """Say that no more input comes: it reads the end of its input.
+
+        Args:
+            timeout: seconds in all, the writes before it included; default 10.
 
         Raises:
             APIError: the gateway cannot do this (``code`` is ``unimplemented``).
@@ -630,13 +641,13 @@ class SandboxProcess:
         """
         BRIDGE.call(self._async.send_signal(number, timeout=timeout))
 
-    def terminate(self) -> None:
+    def terminate(self, *, timeout: float | None = None) -> None:
         """Ask it to end (SIGTERM); see :meth:`send_signal`."""
-        BRIDGE.call(self._async.terminate())
+        BRIDGE.call(self._async.terminate(timeout=timeout))
 
-    def kill(self) -> None:
+    def kill(self, *, timeout: float | None = None) -> None:
         """End it (signal 9); see :meth:`send_signal`."""
-        BRIDGE.call(self._async.kill())
+        BRIDGE.call(self._async.kill(timeout=timeout))
 
     def resize(self, cols: int, rows: int, *, timeout: float | None = None) -> None:
         """Give its terminal another size.

@@ -32,7 +32,7 @@ import prime_async
 import prime_sync
 from prime_sync import CloseableIterator
 
-__all__ = ["Face", "both_faces"]
+__all__ = ["Face", "awaited", "both_faces"]
 
 _RENAMED = {"aclose": "close"}
 _END = object()
@@ -48,7 +48,7 @@ class Face:
         if self.name == "async":
             return getattr(prime_async, name)
         sync = getattr(prime_sync, name.removeprefix("Async"))
-        return functools.partial(_make, sync) if inspect.isclass(sync) else _awaited(sync)
+        return functools.partial(_make, sync) if inspect.isclass(sync) else awaited(sync)
 
 
 both_faces = pytest.mark.parametrize("face", [Face("async"), Face("sync")], ids=["async", "sync"])
@@ -89,7 +89,7 @@ def _plain(value: Any) -> Any:
 def _adapted(value: Any) -> Any:
     """Give what came from the sync face the form it has on the async one."""
     if inspect.ismethod(value):
-        return _awaited(value)
+        return awaited(value)
     if isinstance(value, CloseableIterator):
         return _iterate(value)
     if isinstance(value, list):
@@ -97,7 +97,7 @@ def _adapted(value: Any) -> Any:
     return _Awaited(value) if hasattr(type(value), "_from_async") else value
 
 
-def _awaited(sync: Callable[..., Any]) -> Callable[..., Any]:
+def awaited(sync: Callable[..., Any]) -> Callable[..., Any]:
     """Make the async form of a sync method; its annotation tells which form that is."""
     returns = str(inspect.signature(sync).return_annotation)
 

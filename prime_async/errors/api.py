@@ -41,6 +41,7 @@ class APIError(PrimeError):
         retry_after: seconds the platform asked to wait, or None.
         ambiguous: True when the request may have been carried out although it failed here.
         retryable: True when the same request may well succeed later.
+        spent: True when the tries for it are used up, so that whoever asked must not begin anew.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class APIError(PrimeError):
         self.retry_after = retry_after
         self.ambiguous = ambiguous
         self.retryable = retryable
+        self.spent = False
 
     @property
     def status_code(self) -> int | None:

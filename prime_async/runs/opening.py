@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ from prime_async.runs.options import (
     RunSpec,
     TrainingSpec,
     checked_choice,
+    checked_seconds,
 )
 from prime_async.runs.run import AsyncRun
 from prime_async.runs.step_samples import check_way_of_samples
@@ -37,7 +39,7 @@ from prime_async.runs.uploader import uploader
 from prime_async.spool import Spool
 from prime_async.traces.api import AsyncTracesAPIClient
 from prime_async.traces.errors import in_family
-from prime_async.transport import RetryPolicy
+from prime_async.transport import RetryPolicy, deadline
 
 __all__ = ["init"]
 
@@ -77,6 +79,7 @@ async def init(
     redact: Redact | None = None,
     on_batch: OnBatch | None = None,
     retry: RetryPolicy | None = None,
+    timeout: float | None = None,
 ) -> AsyncRun:
     """Open a run on the platform and return it.
 
@@ -118,12 +121,16 @@ async def init(
         redact: called with each record before it is encoded; returns the one to log, or None.
         on_batch: called in a thread with the receipt of each batch that arrived.
         retry: how often and how soon a failed request is repeated.
+        timeout: seconds in all until the run is open; default 60 for each request it takes.
 
     Raises:
+        APITimeoutError: it was not open in time; one that was created meanwhile has no owner, and
+            the platform fails it.
         ConfigurationError: an argument is wrong, before any request.
         EnvironmentResolutionError: an environment does not exist.
         PrimeTracesError: the run cannot be created; whatever ``on_error`` says.
     """
+    seconds = None if timeout is None else checked_seconds("timeout", timeout)
     options = DeliveryOptions.checked(
         on_error=on_error,
         finish_timeout=finish_timeout,
@@ -160,7 +167,9 @@ async def init(
         _check(spec, settings, id)
         opening = _Opening(connect, settings, spec, options, _opts_out(traces_opt_out, settings))
         future = uploader().submit(lambda: opening.open(id), "open a run")
-        run = AsyncRun(await asyncio.wrap_future(future))
+        with deadline(math.inf if seconds is None else seconds, "opening the run"):
+            core = await asyncio.wrap_future(future)
+        run = AsyncRun(core)
     run._handed_over()
     return run
 

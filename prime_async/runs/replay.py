@@ -103,8 +103,14 @@ async def watch_runs(
     Args:
         api_client, spool_dir: as for :func:`sync_runs`.
         interval: seconds between looks.
+
+    Raises:
+        TracesUsageError: the interval is no positive number of seconds.
+        PrimeTracesError: as :func:`sync_runs`.
     """
     absence = Absence(_LOG, "delivering")
+    with in_family():
+        seconds = check_timeout(interval, interval, "interval")
     while True:
         for synced in await sync_runs(api_client, spool_dir=spool_dir):
             if synced.unanswered:
@@ -113,7 +119,7 @@ async def watch_runs(
                 absence.answered()
             if synced.delivered or synced.refused:
                 yield synced
-        await anyio.sleep(interval)
+        await anyio.sleep(seconds)
 
 
 def _spool(folder: str | os.PathLike[str] | None) -> Spool:

@@ -225,13 +225,13 @@ class AsyncRun:
         """Log a row of metrics, waiting for room; see :meth:`alog_traces`."""
         await self._put(lambda: self._core.encoder.metrics(metrics, step), Lane.METRIC)
 
-    async def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
+    async def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything logged before this call is settled.
 
         With ``durable=True`` what is on disk would outlive a power cut afterwards.
 
         Args:
-            timeout: seconds in all.
+            timeout: seconds in all; default 30.
 
         Returns:
             True when all of it is with the platform or refused by it; False when some is kept on
@@ -240,7 +240,8 @@ class AsyncRun:
         Raises:
             PrimeTracesError: with ``on_error="raise"``: what failed, once.
         """
-        return await self._core.flush(checked_seconds("timeout", timeout))
+        seconds = FLUSH_SECONDS if timeout is None else checked_seconds("timeout", timeout)
+        return await self._core.flush(seconds)
 
     async def finish(
         self,

@@ -193,8 +193,8 @@ class Attachment:
 
 def _may_pass(error: PrimeError) -> bool:
     """Say whether opening the stream again may help."""
+    if not isinstance(error, APIError) or error.spent:
+        return False
     if isinstance(error, TransportError):
         return True
-    if not isinstance(error, APIError):
-        return False
     return error.retryable or code_of(error) in (Code.UNAVAILABLE, Code.INTERNAL, Code.ABORTED)

@@ -31,6 +31,7 @@ class AsyncCommandStream:
         self._options = options
         self._result: CommandResponse | None = None
         self._lines: AsyncGenerator[OutputLine, None] | None = None
+        self._given_up = False
         self._command: Command | None = None
 
     @property
@@ -40,6 +41,11 @@ class AsyncCommandStream:
         Raises:
             UsageError: it has not ended, or its output was not read to the end.
         """
+        if self._result is None and self._given_up:
+            raise UsageError(
+                "the command has no result: reading it was given up midway, which ended it",
+                hint="read its lines to the end, or call wait() without reading any",
+            )
         if self._result is None:
             raise UsageError("the command has no result yet", hint="read its lines to the end")
         return self._result
@@ -60,24 +66,36 @@ class AsyncCommandStream:
         """End the command and everything it started, unless it has ended."""
         if self._lines is None:
             return
-        if not getattr(self._lines, "ag_running", False):
+        if not self._lines.ag_running:
             await self._lines.aclose()
         elif self._command is not None:  # another task waits for the next line just now
             await self._command.stop()
 
     async def __aiter__(self) -> AsyncIterator[OutputLine]:
-        """Yield the lines as they are written; raises as :meth:`wait`."""
+        """Yield the lines as they are written; raises as :meth:`wait`.
+
+        One reads at a time: a second one is a usage error.
+        """
         if self._lines is None:
             self._lines = self._read()
+        elif self._lines.ag_running:
+            raise UsageError(
+                "the lines of this command are being read already",
+                hint="read them in one place; leave its iteration before wait()",
+            )
         async for line in self._lines:
             yield line
 
     async def _read(self) -> AsyncGenerator[OutputLine, None]:
         cutters = {"stdout": LineCutter("stdout"), "stderr": LineCutter("stderr")}
-        async with aclosing(self.outputs()) as outputs:
-            async for name, data in outputs:
-                for line in cutters[name].feed(data):
-                    yield line
+        try:
+            async with aclosing(self.outputs()) as outputs:
+                async for name, data in outputs:
+                    for line in cutters[name].feed(data):
+                        yield line
+        except BaseException as error:
+            self._given_up = not isinstance(error, Exception)
+            raise
         for cutter in cutters.values():
             for line in cutter.finish():
                 yield line

@@ -70,7 +70,7 @@ class Download:
             except TransportError as error:
                 resumed = self._etag is not None and self._done > began_at
                 failures = 1 if resumed else failures + 1
-                if failures >= _TRIES:
+                if error.spent or failures >= _TRIES:
                     raise
                 await anyio.sleep(policy.delay(failures, error.retry_after))
             except APIError as error:

@@ -148,7 +148,11 @@ class Gateway:
         Raises:
             SandboxNotFoundError, SandboxNotRunningError: there is none.
         """
-        access = await self.tokens.get(sandbox_id)
+        try:
+            access = await self.tokens.get(sandbox_id)
+        except APIError as error:
+            error.spent = True
+            raise
         if access.is_vm is not None:
             self._kinds.setdefault(sandbox_id, access.is_vm)
         parts = urlsplit(access.gateway_url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal as signals
 import uuid
 from collections.abc import AsyncIterator
@@ -67,14 +68,20 @@ class AsyncProcessStream:
             return None
         return missing.stdout if self._unread is self._demand.stdout else missing.stderr
 
-    async def read(self) -> bytes:
+    async def read(self, *, timeout: float | None = None) -> bytes:
         """Return the next bytes as soon as there are any; b"" when the process has ended.
 
+        Args:
+            timeout: seconds; None waits as long as it runs.
+
         Raises:
+            APITimeoutError: it wrote nothing in time.
             APIError: the connection is lost and cannot be made again.
             SandboxNotRunningError: the sandbox ended.
         """
-        return await self._demand.read(self._unread)
+        with deadline(check_timeout(timeout, math.inf), "reading what a process writes"):
+            return await self._demand.read(self._unread)
+        raise AssertionError("a deadline that is over raises")
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the bytes as they come; raises as :meth:`read`.
@@ -154,38 +161,47 @@ class AsyncSandboxProcess:
 
         Args:
             data: bytes; on a terminal as if they were typed.
-            timeout: seconds for each 256 KiB; default 30.
+            timeout: seconds in all; default 30 for each 256 KiB.
 
         Raises:
             BrokenPipeError: it has ended, or its input is closed.
+            APITimeoutError: time was over; how much of it was written is not known.
             APIError: the gateway refuses it.
         """
         if not isinstance(data, bytes | bytearray | memoryview):
             raise UsageError(f"data is a {type(data).__name__}, not bytes", field="data")
-        seconds = check_timeout(timeout, _INPUT_SECONDS)
         view = memoryview(data)
-        async with self._input:
-            for start in range(0, len(view), _INPUT_BYTES):
-                piece = bytes(view[start : start + _INPUT_BYTES])
-                await self._write(piece, seconds)
+        pieces = range(0, len(view), _INPUT_BYTES)
+        seconds = check_timeout(timeout, _INPUT_SECONDS * max(len(pieces), 1))
+        with deadline(seconds, f"writing to process {self.pid}"):
+            async with self._input:
+                for start in pieces:
+                    await self._write(bytes(view[start : start + _INPUT_BYTES]))
 
     async def close_stdin(self, *, timeout: float | None = None) -> None:
         """Say that no more input comes: it reads the end of its input.
 
+        Args:
+            timeout: seconds in all, the writes before it included; default 10.
+
         Raises:
             APIError: the gateway cannot do this (``code`` is ``unimplemented``).
         """
-        async with self._input:
-            if self._stdin_closed or self.returncode is not None:
-                return
-            message = CloseStdinRequest(self._attachment.session).encode()
-            try:
-                await self._control(Rpc.CLOSE_STDIN, message, timeout)
-            except APIError as error:
-                if code_of(error) is Code.UNIMPLEMENTED:
-                    error.hint = "this platform has no end of input; send what the program ends by"
-                raise
-            self._stdin_closed = True
+        seconds = check_timeout(timeout, _CONTROL_SECONDS)
+        message = CloseStdinRequest(self._attachment.session).encode()
+        with deadline(seconds, f"closing the input of process {self.pid}"):
+            async with self._input:
+                if self._stdin_closed or self.returncode is not None:
+                    return
+                try:
+                    await self._control(Rpc.CLOSE_STDIN, message, seconds)
+                except APIError as error:
+                    if code_of(error) is Code.UNIMPLEMENTED:
+                        error.hint = (
+                            "this platform has no end of input; send what the program ends by"
+                        )
+                    raise
+                self._stdin_closed = True
 
     async def send_signal(self, number: int, *, timeout: float | None = None) -> None:
         """Send a signal to it and everything it started; nothing happens when it has ended.
@@ -198,18 +214,19 @@ class AsyncSandboxProcess:
             APIError: the gateway refuses it.
         """
         check_range("number", int(number), 1, _MAX_SIGNAL)
+        seconds = check_timeout(timeout, _CONTROL_SECONDS)
         if self.returncode is not None:
             return
         request = SendSignalRequest(self._attachment.session, int(number), str(uuid.uuid4()))
-        await self._control(Rpc.SEND_SIGNAL, request.encode(), timeout)
+        await self._control(Rpc.SEND_SIGNAL, request.encode(), seconds)
 
-    async def terminate(self) -> None:
+    async def terminate(self, *, timeout: float | None = None) -> None:
         """Ask it to end (SIGTERM); see :meth:`send_signal`."""
-        await self.send_signal(signals.SIGTERM)
+        await self.send_signal(signals.SIGTERM, timeout=timeout)
 
-    async def kill(self) -> None:
+    async def kill(self, *, timeout: float | None = None) -> None:
         """End it (signal 9); see :meth:`send_signal`."""
-        await self.send_signal(9)
+        await self.send_signal(9, timeout=timeout)
 
     async def resize(self, cols: int, rows: int, *, timeout: float | None = None) -> None:
         """Give its terminal another size.
@@ -222,7 +239,7 @@ class AsyncSandboxProcess:
             raise UsageError("this process has no terminal", hint="open it with pty=(cols, rows)")
         size = terminal_size((cols, rows))
         message = UpdateRequest(self._attachment.session, size).encode()
-        await self._control(Rpc.UPDATE, message, timeout)
+        await self._control(Rpc.UPDATE, message, check_timeout(timeout, _CONTROL_SECONDS))
 
     async def wait(self, *, timeout: float | None = None) -> int:
         """Wait until it has ended and return its exit code.
@@ -237,7 +254,7 @@ class AsyncSandboxProcess:
             APIError: the connection is lost and cannot be made again.
             SandboxNotRunningError: the sandbox ended.
         """
-        with deadline(check_timeout(timeout, float("inf")), f"process {self.pid}"):
+        with deadline(check_timeout(timeout, math.inf), f"process {self.pid}"):
             await self._demand.until_over()
         if self._demand.error is not None:
             raise self._demand.error
@@ -277,30 +294,35 @@ class AsyncSandboxProcess:
             try:
                 await self.send_signal(number)
                 await self.wait(timeout=_CLOSE_SECONDS)
-            except APITimeoutError:
-                continue
             except PrimeError as error:
-                if code_of(error) not in _ENDED and number == 9:
+                if code_of(error) in _ENDED:
+                    return
+                if number == 9 and not isinstance(error, APITimeoutError):
                     raise
-            return
+            else:
+                return
 
-    async def _write(self, piece: bytes, seconds: float) -> None:
+    async def _write(self, piece: bytes) -> None:
         if self._stdin_closed or self.returncode is not None:
             raise BrokenPipeError("the process has ended or its input is closed")
         request = SendInputRequest(self._attachment.session, piece, self._pty, str(uuid.uuid4()))
         try:
             await unary(
-                self._gateway, self.sandbox_id, Rpc.SEND_INPUT, request.encode(), timeout=seconds
+                self._gateway,
+                self.sandbox_id,
+                Rpc.SEND_INPUT,
+                request.encode(),
+                timeout=_INPUT_SECONDS,
             )
         except APIError as error:
             if code_of(error) in _ENDED:
                 raise BrokenPipeError("the process has ended") from error
             raise
 
-    async def _control(self, rpc: Rpc, message: bytes, timeout: float | None) -> None:
-        seconds = check_timeout(timeout, _CONTROL_SECONDS)
+    async def _control(self, rpc: Rpc, message: bytes, seconds: float) -> None:
         try:
-            await unary(self._gateway, self.sandbox_id, rpc, message, timeout=seconds)
+            with deadline(seconds, f"asking process {self.pid}"):  # a new token included
+                await unary(self._gateway, self.sandbox_id, rpc, message, timeout=seconds)
         except APIError as error:
             if code_of(error) not in _ENDED:
                 raise

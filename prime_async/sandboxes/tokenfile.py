@@ -83,7 +83,8 @@ class TokenFile:
     def _read_all(self) -> dict[str, Any]:
         try:
             with self.path.open("rb") as file:
-                raw = file.read(_LARGEST + 1)
+                # As much as there is: a read allocates what it may take.
+                raw = file.read(min(os.fstat(file.fileno()).st_size, _LARGEST) + 1)
             stored = msgspec.json.decode(raw) if len(raw) <= _LARGEST else None
         except (OSError, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return {}

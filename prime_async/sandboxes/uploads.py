@@ -120,7 +120,7 @@ class Upload:
             except (TransportError, ServerError, ConflictError) as error:
                 failures += 1
                 known = isinstance(error, ConflictError) and error.code != OFFSET_MISMATCH
-                if known or failures >= _TRIES:
+                if known or error.spent or failures >= _TRIES:
                     raise
                 await anyio.sleep(policy.delay(failures, error.retry_after))
                 reached = await self._received(upload_id)

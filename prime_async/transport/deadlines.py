@@ -32,8 +32,11 @@ def time_left(until: float) -> float:
     return max(until - anyio.current_time(), 0.001)
 
 
-def check_timeout(timeout: float | None, default: float) -> float:
+def check_timeout(timeout: float | None, default: float, field: str = "timeout") -> float:
     """Return the seconds a call may take.
+
+    Args:
+        field: what the caller calls them.
 
     Raises:
         UsageError: not a positive number.
@@ -42,8 +45,8 @@ def check_timeout(timeout: float | None, default: float) -> float:
         return default
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         raise UsageError(
-            f"timeout is {timeout!r}; it must be a positive number of seconds",
-            field="timeout",
-            hint="math.inf means unlimited",
+            f"{field} is {timeout!r}; it must be a positive number of seconds",
+            field=field,
+            hint="math.inf means unlimited" if field == "timeout" else None,
         )
     return float(timeout)

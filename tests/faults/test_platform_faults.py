@@ -53,7 +53,7 @@ async def _failure(proxy: FaultProxy, call: PublicCall) -> PrimeError | None:
         async with client:
             try:
                 with anyio.fail_after(_SECONDS + _CLEANING):
-                    await call.on(client, timeout=_SECONDS)
+                    await call.on({call.owner: client}, timeout=_SECONDS)
             except PrimeError as error:
                 return error
     return None

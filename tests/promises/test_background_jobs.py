@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ from prime_async import (
     BackgroundJob,
     BatchStatusUnsupportedError,
     CreateSandboxRequest,
+    UsageError,
 )
+from prime_sync import SandboxClient
 from tests.faces import Face, both_faces
 from tests.job_double import JobDouble
 from tests.platform import ProcessPlatform
@@ -66,7 +69,10 @@ async def main():
     request.vm = sys.argv[1] == "True"
     box = await client.create(request)
     await client.wait_for_creation(box.id)
-    command = "for i in 1 2 3 4; do echo line $i; sleep 0.5; done; echo done >&2; exit 7"
+    command = (
+        "for i in 1 2 3 4; do echo line $i; done; until [ -e /tmp/go ]; do sleep 0.05; done; "
+        "echo done >&2; exit 7"
+    )
     job = await client.start_background_job(box.id, command)
     print(job.to_json(), flush=True)
     await asyncio.sleep(3600)
@@ -92,6 +98,9 @@ async def test_B2_a_job_outlives_the_client_that_started_it(env: None, vm: bool)
     process.stdout.close()
     job = BackgroundJob.from_json(stored)
     async with AsyncSandboxClient() as client:
+        going_on = await client.get_background_job(job.sandbox_id, job)
+        assert (going_on.completed, going_on.exit_code) == (False, None)
+        await client.execute_command(job.sandbox_id, "touch /tmp/go")
         (found,) = await client.wait_background_jobs([job])
         assert (found.completed, found.exit_code) == (True, 7)
         assert found.stdout == "line 1\nline 2\nline 3\nline 4\n"
@@ -147,6 +156,17 @@ async def test_B5_statuses_alone_read_no_output(double: JobDouble) -> None:
         found = await client.get_background_job_statuses(jobs)
     assert [one.exit_code for one in found] == list(range(50))
     assert [seen.path.rpartition("/")[2] for seen in double.seen] == ["status:batchGet"]
+
+
+@both_faces
+@pytest.mark.parametrize("limit", ["concurrency", "queue_size", "cache_bytes"])
+def test_B6_limits_are_checked_at_construction(face: Face, limit: str) -> None:
+    """A limit that is none is refused by its name."""
+    name = f"background_job_output_{limit}"
+    for bad in (-1, True, 1.5, "3"):
+        with pytest.raises(UsageError, match=name) as caught:
+            face.AsyncSandboxClient("key", **{name: bad})
+        assert caught.value.field == name
 
 
 @both_faces
@@ -217,3 +237,24 @@ async def test_B8_one_poller_serves_all_who_wait(double: JobDouble) -> None:
     assert {status.exit_code for (status,) in found} == {5}
     times = [seen.time for seen in double.requests("POST", "status:batchGet")]
     assert times[14] - times[9] > times[5] - times[0]
+
+
+async def test_B8_threads_share_the_poller_too(double: JobDouble) -> None:
+    """30 threads of plain code, each with its job: one request a round."""
+    jobs = [double.job(f"sbx{n % 5}") for n in range(30)]
+    client = SandboxClient(api_key="k", base_url=double.url)
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        waits = [pool.submit(client.wait_background_jobs, [job]) for job in jobs]
+        looks: Counter[tuple[str, str]] = Counter()
+        async with asyncio.timeout(30):
+            while len(looks) < len(jobs) or len(double.batches) < 8:
+                await asyncio.sleep(0.01)
+                looks = Counter(key for batch in double.batches for key in batch)
+        first_looks = len(jobs)  # a thread may come too late for the round of the others
+        assert len(double.batches) <= first_looks + max(looks.values())
+        assert max(len(batch) for batch in double.batches) > len(jobs) / 2
+        for job in jobs:
+            double.finish(job, 5)
+        found = await asyncio.gather(*map(asyncio.wrap_future, waits))
+    assert {status.exit_code for (status,) in found} == {5}
+    await asyncio.to_thread(client.close)

@@ -51,6 +51,10 @@ async def test_B1_a_large_sandbox_is_made_waited_for_and_used(
         answer = await client.execute_command(sandbox.id, "echo $((6 * 7))")
         assert (answer.stdout, answer.exit_code) == ("42\n", 0)
         await client.delete(sandbox.id)
+        request.timeout_minutes, request.cpu_cores, request.memory_gb = 50_000, 96, 1024
+        huge = await client.create(request)
+        assert huge.timeout_minutes == 50_000, "no cap in the client"
+        await client.delete(huge.id)
 
 
 async def test_B1_the_defaults_are_the_official_ones(face: Face, platform: RunningPlatform) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import math
 import os
@@ -17,12 +18,15 @@ from typing import Any
 
 import pytest
 
+from prime_async import AsyncAPIClient
 from prime_async.runs import RunFinishedError, RunStatus, init
+from prime_async.runs.uploader import uploader
 from prime_async.traces import PrimeTracesError
 from prime_async.transport import RetryBudget
-from tests.platform import KEY, RunningPlatform, ThreadedPlatform
+from tests.platform import KEY, RunningPlatform, ThreadedPlatform, running_platform
 from tests.runs.opening import OpenRun, trace
 from tests.runs.platform_double import PlatformDouble
+from tests.server.clocks import FakeClock
 from tests.stub import Answer, Stub
 
 BUSY = Answer(503, json={"error": {"code": "ingest_unavailable", "message": "busy"}})
@@ -104,6 +108,37 @@ async def test_T1_a_call_neither_waits_nor_sends(
         run.log_trace(trace(f"t{number}"))
     assert len(double.stub.requests) == before
     assert run.stats().counts.queued == 1000
+
+
+async def test_T1_a_call_does_no_io_and_waits_for_nobody(
+    open_run: OpenRun, double: PlatformDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files, pauses and the uploader are out of reach, and yet every call returns."""
+    run = await open_run()
+    release, held = threading.Event(), threading.Event()
+    uploader().call(lambda: (held.set(), release.wait()))
+    await asyncio.to_thread(held.wait)
+    here = threading.current_thread()
+
+    def forbid(place: Any, name: str) -> None:
+        original = getattr(place, name)
+
+        def guarded(*args: Any, **options: Any) -> Any:
+            assert threading.current_thread() is not here, f"{name} in a call that logs"
+            return original(*args, **options)
+
+        patch.setattr(place, name, guarded)
+
+    with monkeypatch.context() as patch:
+        for place, name in ((os, "open"), (os, "write"), (builtins, "open"), (time, "sleep")):
+            forbid(place, name)
+        forbid(threading.Event, "wait")
+        for log in _writes(run):
+            log()
+        run.log_traces(trace(f"t{number}") for number in range(100))
+    assert run.stats().counts.queued == 104
+    release.set()
+    assert await run.flush()
 
 
 async def test_T1_uploads_go_on_while_the_loop_is_blocked(tmp_path: Path) -> None:
@@ -357,6 +392,30 @@ async def test_T5_a_full_queue_drops_and_counts(
     assert run.undelivered_records == counts.spooled
 
 
+@pytest.mark.parametrize("policy", ["drop_new", "drop_old", "spool"])
+async def test_T5_what_a_full_queue_does_is_chosen(
+    open_run: OpenRun, double: PlatformDouble, policy: Any
+) -> None:
+    """The newest go, the oldest go, or none does: the rest waits on disk."""
+    release = asyncio.Event()
+
+    async def slow(request: Any) -> Answer:
+        await release.wait()
+        return double._upload(request)
+
+    double.stub.route("POST", "/api/v1/traces", slow)
+    run = await open_run(queue_bytes=5_000, queue_policy=policy, concurrency=1)
+    for number in range(20):
+        run.log_trace(trace(f"t{number}", text="x" * 500))
+    release.set()
+    receipt = await run.finish()
+    assert receipt.counts.dropped == (0 if policy == "spool" else run.dropped_records)
+    assert receipt.counts.delivered + receipt.counts.dropped == 20
+    assert (policy == "spool") == (len(double.ids) == 20)
+    if policy != "spool":
+        assert ("t19" in double.ids) == (policy == "drop_old")
+
+
 # T6 and T7
 
 ENDS: dict[str, tuple[Callable[[], BaseException] | None, RunStatus, str | None]] = {
@@ -420,7 +479,11 @@ def trace(name):
 
 
 def run_script(
-    platform: ThreadedPlatform, tmp_path: Path, body: str, kind: str = "eval", **env: str
+    platform: ThreadedPlatform | RunningPlatform,
+    tmp_path: Path,
+    body: str,
+    kind: str = "eval",
+    **env: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a script against a platform."""
     return subprocess.run(
@@ -519,6 +582,37 @@ asyncio.run(main())
     assert _message(_ended(threaded, "eval", run_id)) == "crashed: ended by SIGTERM"
 
 
+async def test_T6_a_run_whose_process_is_killed_is_failed_by_the_platform(tmp_path: Path) -> None:
+    """Nothing can be told on SIGKILL: the lease runs out, not before its time."""
+    clock = FakeClock()
+    async with running_platform(tmp_path, clock=clock) as platform:
+        body = """
+run = init(**options())
+print(run.id, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+        done = await asyncio.to_thread(run_script, platform, tmp_path, body)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        states = []
+        async with AsyncAPIClient(platform.key, base_url=platform.url) as api:
+            for seconds in (110, 20):
+                clock.advance(seconds)
+                await platform.parts.sandboxes.leases.expire()
+                states.append(await api.get(f"/evaluations/{done.stdout.strip()}"))
+    assert [state["status"] for state in states][1] == "FAILED"
+    assert states[0]["status"] != "FAILED"
+    assert str(states[1]["error_message"]).startswith("crashed: ")
+
+
+async def test_T7_the_platform_takes_cancelled_from_others(platform: RunningPlatform) -> None:
+    """As the official client says it."""
+    async with AsyncAPIClient(platform.key, base_url=platform.url) as api:
+        made = await api.post("/evaluations/", {"name": "n", "run_id": "r"})
+        path = f"/evaluations/{made['evaluation_id']}"
+        await api.put(path, {"status": "CANCELLED", "error_message": "interrupted"})
+        assert (await api.get(path))["status"] == "CANCELLED"
+
+
 # T8
 
 
@@ -548,6 +642,17 @@ async def test_T8_finish_delivers_for_so_long_and_keeps_the_rest(
     assert sorted(double.ids) == sorted(f"t{number}" for number in range(10))
     assert len(double.uploads) == 1
     assert open_run.left() == []
+
+
+async def test_T8_without_a_timeout_it_delivers_for_the_finish_timeout(
+    open_run: OpenRun, double: PlatformDouble
+) -> None:
+    """That of the run, not the default: it comes back, with everything on disk."""
+    run = await open_run(finish_timeout=0.2)
+    double.stub.route("POST", "/api/v1/traces", Answer(status=0, end="silent"))
+    run.log_trace(trace("t"))
+    receipt = await run.finish()
+    assert receipt.counts.spooled == 1
 
 
 async def test_T8_the_default_is_300_seconds(open_run: OpenRun, double: PlatformDouble) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from prime_async import (
     AsyncAPIClient,
     AsyncEvalsClient,
     AsyncImageClient,
+    AsyncRunsClient,
     AsyncSandboxClient,
     AsyncTracesAPIClient,
     AsyncTracesClient,
@@ -18,7 +20,15 @@ from prime_async import (
 from tests.faces import Face
 from tests.rules.arguments import arguments_of
 
-__all__ = ["CALLS", "NO_DEADLINE", "PLATFORM_CALLS", "TOLD_INSIDE", "PublicCall"]
+__all__ = [
+    "ALL_CALLS",
+    "CALLS",
+    "NO_DEADLINE",
+    "PLATFORM_CALLS",
+    "TOLD_INSIDE",
+    "PublicCall",
+    "clients",
+]
 
 NO_DEADLINE = {
     "aclose": "it waits for nobody: rule 1 shows what becomes of the calls under way",
@@ -31,6 +41,7 @@ TOLD_INSIDE = {
     "get_error_context": "it is asked about a failure, which it must not hide: empty",
     "wait_background_jobs": "of many jobs, each has its own error",
     "as_completed": "as wait_background_jobs",
+    "sync_pushes": "of what was kept, each push has its own problem",
 }
 """Public calls that raise nothing when the platform refuses, and what they do instead."""
 
@@ -54,21 +65,22 @@ class PublicCall:
         self.takes_timeout = "timeout" in parameters
         self._parameters = parameters
 
+    @property
+    def of_traces(self) -> bool:
+        """Whether all it raises is of the family that traces and runs have."""
+        return self.kind in (AsyncRunsClient, AsyncTracesAPIClient, AsyncTracesClient)
+
     def __repr__(self) -> str:
         return f"{self.kind.__name__}.{self.name}"
 
-    async def make(self, face: Face, **more: Any) -> Any:
-        """Carry it out on a client of its own; see :meth:`on`."""
-        async with getattr(face, self.owner.__name__)() as client:
-            return await self.on(client, **more)
-
-    async def on(self, client: Any, **more: Any) -> Any:
+    async def on(self, all_clients: Mapping[type, Any], **more: Any) -> Any:
         """Carry it out: an iterator is read to its end, a block is entered and left.
 
         Args:
-            client: of the class, or of the one it is a part of.
+            all_clients: one of each class; see :func:`clients`.
             more: arguments beside those it has anyway.
         """
+        client = all_clients[self.owner]
         part = client.volumes if self.kind is AsyncVolumes else client
         given = arguments_of(repr(self), self._parameters) | more
         made = getattr(part, self.name)(**given)
@@ -108,7 +120,19 @@ PLATFORM_CALLS = [
         AsyncImageClient,
         AsyncTracesClient,
         AsyncTracesAPIClient,
+        AsyncRunsClient,
     )
     for call in _public_calls(kind)
 ]
-"""Of sandboxes, their background jobs, images and traces."""
+"""Of sandboxes, their background jobs, images, traces and runs that are read."""
+
+ALL_CALLS = [*CALLS, *PLATFORM_CALLS]
+
+
+@asynccontextmanager
+async def clients(face: Face) -> AsyncIterator[Mapping[type, Any]]:
+    """Give a client of each class, which all calls of a scenario share."""
+    async with AsyncExitStack() as stack:
+        kinds = dict.fromkeys(call.owner for call in ALL_CALLS)
+        made = {kind: getattr(face, kind.__name__)() for kind in kinds}
+        yield {kind: await stack.enter_async_context(client) for kind, client in made.items()}

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from prime_async.runs.core import RunCore
+from prime_async.runs.finishing import REPORT_SECONDS
+from prime_async.sandboxes import processes
 from prime_async.transport import RetryBudget
 from tests.cli.conftest import inside
 from tests.cli.harness import CANARY, Ran
@@ -90,6 +93,16 @@ def quick_cleaning(monkeypatch: pytest.MonkeyPatch) -> None:
         module, _, constant = f"prime_async.{name}".rpartition(".")
         assert getattr(importlib.import_module(module), constant) == seconds
         monkeypatch.setattr(f"{module}.{constant}", 0.05)
+
+
+@pytest.fixture
+def quick_ends(monkeypatch: pytest.MonkeyPatch, quick_cleaning: None) -> None:
+    """Ends of runs, processes and commands have little time beside their own."""
+    assert RunCore.begin_finish.__defaults__ == (REPORT_SECONDS,) == (30.0,)
+    monkeypatch.setattr(RunCore.begin_finish, "__defaults__", (0.15,))
+    for name, seconds in (("_CLOSE_SECONDS", 5.0), ("_CONTROL_SECONDS", 10.0)):
+        assert getattr(processes, name) == seconds
+        monkeypatch.setattr(processes, name, 0.15)
 
 
 def point_at(monkeypatch: pytest.MonkeyPatch, url: str) -> None:

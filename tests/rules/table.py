@@ -11,7 +11,7 @@ face. ``not_async``, ``not_sync`` and ``not_command`` leave a face out and say w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,11 +45,13 @@ class Scenario:
         rule: number of the rule it shows.
         name: name of the test.
         left_out: face to the reason why the scenario does not run there.
+        shows: the public calls and commands it shows the rule on, as they are listed.
     """
 
     rule: int
     name: str
     left_out: dict[str, str]
+    shows: frozenset[str] = frozenset()
 
     @property
     def faces(self) -> tuple[str, ...]:
@@ -62,14 +64,23 @@ TABLE: dict[str, Scenario] = {}
 
 
 def scenario(
-    rule: int, *, not_async: str = "", not_sync: str = "", not_command: str = ""
+    rule: int,
+    *,
+    shows: Iterable[object] = (),
+    not_async: str = "",
+    not_sync: str = "",
+    not_command: str = "",
 ) -> Callable[[Test], Test]:
-    """Enter a test into the table and run it once per face; its parameter is ``surface``."""
+    """Enter a test into the table and run it once per face; its parameter is ``surface``.
+
+    Args:
+        shows: calls, handles' calls and commands, which :mod:`tests.rules.coverage` looks for.
+    """
     reasons = {"async": not_async, "sync": not_sync, "command": not_command}
 
     def enter(test: Test) -> Test:
         left_out = {face: reason for face, reason in reasons.items() if reason}
-        row = Scenario(rule, test.__name__, left_out)
+        row = Scenario(rule, test.__name__, left_out, frozenset(map(str, shows)))
         TABLE[row.name] = row
         return pytest.mark.parametrize("surface", row.faces, indirect=True)(test)
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
+import re
 import time
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from prime_async.errors import APIConnectionError
-from prime_async.transport import RetryBudget
+from prime_async import AsyncRun, AsyncSandboxProcess
+from prime_async.errors import APIConnectionError, PrimeError
+from prime_async.transport import RetryBudget, RetryPolicy
 from tests.official_stub import EVALUATION, FEATURES, OfficialStub
-from tests.rules.surfaces import PythonSurface, Surface
+from tests.rules.calls import ALL_CALLS, clients
+from tests.rules.commands import COMMAND_NAMES, COMMANDS, NO_WIRE, line_of, name_of
+from tests.rules.handles import HANDLE_CALLS, functions_of, opened, plain
+from tests.rules.surfaces import CommandSurface, PythonSurface, Surface, leave_on_disk
 from tests.rules.table import scenario
+from tests.runs.platform_double import PlatformDouble
 from tests.stub import Answer, Request
 
 FOUND = Answer(json={"evaluation_id": EVALUATION, "name": "e"})
@@ -196,3 +205,180 @@ async def test_a_create_that_takes_too_long_may_be_carried_out(
     assert outcome.kind == "APITimeoutError"
     assert MAYBE in outcome.said
     assert outcome.error is None or outcome.error.ambiguous  # type: ignore[attr-defined]
+
+
+REPLAYED = re.compile(r"(:batchGet|/auth|/resolve|/lookup)$")
+"""POSTs that only read: they count as GET."""
+
+MORE_TRIES = {
+    "AsyncSandboxClient.create": "its POST has a key, by which it is found and undone",
+    "AsyncSandboxClient.sandbox": "as create",
+    "AsyncTracesClient.upload_batch": "named by its digest; `max_attempts` is 5",
+    "AsyncTracesClient.upload_file": "as upload_batch",
+    "AsyncTracesClient.upload_lines": "as upload_batch",
+    "AsyncTracesClient.upload_records": "as upload_batch",
+    "AsyncTracesAPIClient.upload_batch": "as upload_batch",
+    "AsyncTracesClient.delete": "a delete of traces is never repeated blindly",
+    "AsyncTracesClient.delete_episode": "as delete",
+    "AsyncTracesClient.delete_run": "as delete",
+    "AsyncTracesAPIClient.delete": "as delete",
+    "AsyncSandboxClient.download_tree": "four to pack it, four to clean up",
+    "AsyncSandboxClient.upload_tree": "as download_tree",
+    "sandbox run": "as AsyncSandboxClient.sandbox",
+    "sandbox create": "as AsyncSandboxClient.create",
+    "sandbox checkpoint restore": "as AsyncSandboxClient.create",
+    "sandbox upload": "as AsyncSandboxClient.upload_tree",
+    "sandbox download": "as AsyncSandboxClient.download_tree",
+    "traces upload": "as AsyncTracesClient.upload_file",
+    "traces delete": "as AsyncTracesClient.delete",
+}
+"""Where four tries of what can be repeated, and one of what cannot, are not the number."""
+
+WAITS = {
+    "AsyncSandboxClient.as_completed": "looks at its jobs until its time is over",
+    "AsyncSandboxClient.wait_background_jobs": "as as_completed",
+    "job wait": "as as_completed",
+}
+"""Calls that go through an outage, within their own time."""
+
+NUMBERS = {"GET": 4, "HEAD": 4, "PUT": 4, "DELETE": 4, "POST": 1, "PATCH": 1}
+IDEMPOTENT_PATCH = ("AsyncEvalsClient.cancel_hosted_evaluation", "eval stop")
+"""A cancelled evaluation is cancelled, however often."""
+
+
+def assert_tries(name: str, requests: list[Request]) -> None:
+    """Each of its requests was sent as often as the rule has it."""
+    times = Counter((request.method, request.path) for request in requests)
+    assert times, f"{name} asks nothing"
+    for (method, path), count in times.items():
+        number = 4 if REPLAYED.search(path) or name in IDEMPOTENT_PATCH else NUMBERS[method]
+        if path.endswith("/whoami") and name != "whoami":
+            assert count == 3, "asked what the platform can, within the tries"
+        elif name in MORE_TRIES:
+            assert 0 < count <= 8, (name, method, path, count)
+        else:
+            assert count == number, (name, method, path, count)
+
+
+@pytest.mark.usefixtures("quick_cleaning")
+@scenario(2, shows=[call for call in ALL_CALLS if str(call) not in WAITS], not_command="see below")
+async def test_every_call_is_tried_so_often(
+    surface: PythonSurface, official: OfficialStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it does is carried out, and the answer is lost, always: four times, or once."""
+    await leave_on_disk(official)
+    official.route("*", ".*", LOST)
+    async with clients(surface.face) as on:
+        for call in ALL_CALLS:
+            if str(call) in WAITS:
+                continue
+            with_a_budget_of_its_own(monkeypatch)
+            official.requests.clear()
+            with contextlib.suppress(PrimeError):
+                await call.on(on)
+            assert_tries(str(call), official.requests)
+
+
+@pytest.mark.usefixtures("quick_cleaning")
+@scenario(
+    2,
+    shows=[name for name in COMMAND_NAMES if name not in WAITS],
+    not_async="see above",
+    not_sync="see above",
+)
+async def test_every_command_is_tried_so_often(
+    surface: CommandSurface,
+    official: OfficialStub,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The same; it ends with 1 and says what it was about."""
+    await leave_on_disk(official)
+    official.route("*", ".*", LOST)
+    for node in COMMANDS:
+        if name_of(node) in WAITS or name_of(node) in NO_WIRE:
+            continue
+        with_a_budget_of_its_own(monkeypatch)
+        official.requests.clear()
+        ran = await surface.read(*line_of(node, tmp_path), "-o", "json")
+        assert ran.code == 1, (name_of(node), ran)
+        assert "connection broke" in ran.everything, (name_of(node), ran)
+        assert_tries(name_of(node), official.requests)
+
+
+def with_a_budget_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one call spends on repeats is not missing in the next."""
+    monkeypatch.setattr("prime_async.transport.client.process_budget", RetryBudget())
+
+
+SENDING = [
+    call
+    for call in HANDLE_CALLS
+    if call.kind is AsyncSandboxProcess and call.name not in ("aclose", "detach", "wait")
+]
+
+
+@scenario(2, shows=SENDING, not_command="it holds no processes")
+async def test_messages_to_processes_are_tried_so_often(
+    surface: PythonSurface, official: OfficialStub
+) -> None:
+    """Each carries an id, so that a repeat is recognised: the same message, four times."""
+    for call in SENDING:
+        async with opened(call.kind, surface.face, official) as process:
+            official.requests.clear()
+            official.route("POST", "/gw/.*", LOST)
+            with pytest.raises(APIConnectionError):
+                await call.on(process)
+            sent = official.seen("POST", "/gw/.*")
+            assert len(sent) == 4, call
+            assert len({request.body for request in sent}) == 1, call
+
+
+ENDINGS_OF_RUNS = ("AsyncRun.flush", "AsyncRun.finish", "AsyncRun.fail")
+
+
+@scenario(2, shows=ENDINGS_OF_RUNS, not_command="a command opens no run")
+async def test_what_a_run_sends_is_stored_once(
+    surface: PythonSurface, official: OfficialStub
+) -> None:
+    """A batch whose answer is lost is sent again under the same digest, and kept after four."""
+    for call in (call for call in HANDLE_CALLS if str(call) in ENDINGS_OF_RUNS):
+        async with opened(call.kind, surface.face, official, retry=RetryPolicy()) as run:
+            official.requests.clear()
+            official.route("POST", ".*/traces", LOST)
+            await plain(run.log_trace({"id": "t"}))
+            told = await call.on(run)
+            assert told is False or told.counts.spooled == 1, call
+            keys = [r.headers["Idempotency-Key"] for r in official.seen("POST", ".*/traces")]
+            assert len(keys) in (4, 5), call
+            assert len(set(keys)) == 1, call
+
+
+@scenario(2, shows=("init", "sync_runs", "watch_runs"), not_command="see traces sync")
+async def test_opening_and_delivering_runs_is_tried_so_often(
+    surface: PythonSurface, official: OfficialStub
+) -> None:
+    """A run is created once; what was kept is delivered under its digest, once."""
+    runs = functions_of(surface.face)
+    async with opened(AsyncRun, surface.face, official) as run:
+        official.route("POST", ".*/traces", Answer(503))
+        await plain(run.log_trace({"id": "t"}))
+        assert (await run.finish()).counts.spooled == 1
+    async with surface.face.AsyncAPIClient() as api:
+        official.requests.clear()
+        official.route("POST", ".*/traces", LOST)
+        [kept] = await runs.sync_runs(api)
+        assert kept.problem is not None
+        keys = [r.headers["Idempotency-Key"] for r in official.seen("POST", ".*/traces")]
+        assert (len(keys) in (4, 5), len(set(keys))) == (True, 1)
+        PlatformDouble(official)
+        delivered = await anext(aiter(runs.watch_runs(api)))
+        assert (delivered.delivered, delivered.problem) == (1, None)
+    official.requests.clear()
+    official.route("POST", ".*/evaluations/", LOST)
+    with pytest.raises(APIConnectionError) as caught:
+        await runs.init(model="m", environments=["math"])
+    assert caught.value.ambiguous
+    created = official.seen("POST", ".*/evaluations/")
+    keys = {request.headers["Idempotency-Key"] for request in created}
+    assert (len(created), len(keys)) == (4, 1)

@@ -7,15 +7,19 @@ import os
 import signal
 import sys
 import textwrap
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from prime_async import AsyncRun, AsyncSandboxProcess
 from tests.cli.harness import COMMAND
 from tests.evals.pushing import numbered, write_jsonl
 from tests.official_stub import EVALUATION, OfficialStub
-from tests.rules.calls import CALLS, PLATFORM_CALLS
+from tests.rules.calls import ALL_CALLS
+from tests.rules.handles import HANDLE_CALLS, fill, functions_of, opened
 from tests.rules.surfaces import PythonSurface, Surface, leave_on_disk
 from tests.rules.table import scenario
 from tests.stub import Answer, Request
@@ -34,7 +38,7 @@ class Ended:
     err: str
 
 
-@scenario(3)
+@scenario(3, shows=("eval push",))
 async def test_a_push_that_is_interrupted_can_be_gone_on_with(
     surface: Surface, indexed: OfficialStub, tmp_path: Path
 ) -> None:
@@ -143,6 +147,7 @@ async def _ctrl_c(stuck: asyncio.Event, *program: str) -> Ended:
 @pytest.mark.usefixtures("quick_cleaning")
 @scenario(
     3,
+    shows=ALL_CALLS,
     not_sync="a thread cannot be cancelled: Ctrl-C is what ends a call, see above",
     not_command="the same: Ctrl-C, see above",
 )
@@ -150,15 +155,68 @@ async def test_cancelling_is_cancelling(surface: PythonSurface, official: Offici
     """Every public call, once its request is there: cancelled, not failed; no task is left."""
     await leave_on_disk(official)
     official.route("*", ".*", SILENT)
-    for call in [*CALLS, *PLATFORM_CALLS]:
+    for call in ALL_CALLS:
         others = asyncio.all_tasks()
-        running = asyncio.create_task(call.make(surface.face))
-        await official.wait_for(len(official.requests) + 1)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert running.cancelled(), f"{call} makes something else of it"
+        async with getattr(surface.face, call.owner.__name__)() as client:
+            running = asyncio.create_task(call.on({call.owner: client}))
+            await official.wait_for(len(official.requests) + 1)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert running.cancelled(), f"{call} makes something else of it"
         assert asyncio.all_tasks() - others - set(official._tasks) == set(), call
+
+
+CANCELLED = [
+    *(call for call in HANDLE_CALLS if call.kind is AsyncSandboxProcess and call.takes_timeout),
+    *(call for call in HANDLE_CALLS if call.kind is AsyncRun),
+]
+
+
+@pytest.mark.usefixtures("quick_ends")
+@scenario(
+    3,
+    shows=[*CANCELLED, "init", "sync_runs", "watch_runs"],
+    not_sync="a thread cannot be cancelled: Ctrl-C is what ends a call, see above",
+    not_command="the same: Ctrl-C, see above",
+)
+async def test_cancelling_calls_of_runs_and_processes(
+    surface: PythonSurface, official: OfficialStub, tmp_path: Path
+) -> None:
+    """The call is cancelled, not failed; the process can be told again, the run keeps its record
+    and comes to its end.
+    """
+    for call in CANCELLED:
+        full = {"queue_bytes": 1000, "put_timeout": 60.0} if call.name.startswith("alog") else {}
+        async with opened(call.kind, surface.face, official, **full) as handle:
+            official.route("*", ".*", SILENT)
+            kept = 0
+            if call.kind is AsyncRun and full:
+                kept = fill(handle)
+            elif call.kind is AsyncRun:
+                handle.log_trace({"id": "t"})
+                kept = 1
+            await _cancelled(call.on(handle), call)
+            if call.kind is AsyncRun:
+                receipt = await handle.finish(timeout=0)
+                assert receipt.counts.spooled == kept, call
+    runs = functions_of(surface.face)
+    await _cancelled(runs.init(model="m", environments=["math"]))
+    async with surface.face.AsyncAPIClient() as api:
+        await _cancelled(runs.sync_runs(api))
+        await _cancelled(anext(aiter(runs.watch_runs(api))))
+        official.route("POST", ".*/traces", Answer(503))
+        assert [one.problem is None for one in await runs.sync_runs(api)] == [False] * 3
+
+
+async def _cancelled(call: Coroutine[Any, Any, Any], what: object = None) -> None:
+    """Cancel a call that has begun to wait."""
+    running = asyncio.ensure_future(call)
+    for _ in range(20):  # whatever it does before it waits for the platform
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled(), what
 
 
 @scenario(

@@ -33,7 +33,7 @@ def failed(outcome: Outcome) -> dict[str, Any]:
     return outcome.receipt
 
 
-@scenario(4)
+@scenario(4, shows=("AsyncEvalsClient.push_samples", "eval push"))
 async def test_the_account_adds_up(surface: Surface, indexed: OfficialStub) -> None:
     """One sample refused, one not taken at first: each is in one place, the refused one by name."""
 
@@ -108,7 +108,7 @@ async def test_what_cannot_be_read_again_is_kept_for_any_face(
     assert indexed.ids == list(range(50))
 
 
-@scenario(4)
+@scenario(4, shows=("AsyncEvalsClient.sync_pushes", "eval sync"))
 async def test_what_is_kept_stays_until_it_is_delivered(
     surface: Surface, indexed: OfficialStub
 ) -> None:

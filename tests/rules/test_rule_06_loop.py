@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,13 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prime_async import AsyncRun, AsyncSandboxClient
 from tests.evals.pushing import write_jsonl
 from tests.meters import LoopLag
 from tests.official_stub import EVALUATION
+from tests.rules.calls import ALL_CALLS, clients
 from tests.rules.conftest import point_at
+from tests.rules.handles import opened, speaks_sandbox
 from tests.rules.steps import Steps, measured_steps
 from tests.rules.surfaces import PythonSurface
 from tests.rules.table import scenario
+from tests.rules.test_rule_05_memory import COMMANDS_READ, DOWN, LINE, LINES, STREAMED
 from tests.stub import Answer, Request, Stub, stub_in_thread
 
 MOST = 0.020
@@ -55,7 +60,7 @@ def _page(request: Request) -> Answer:
 
 
 @pytest.mark.parametrize("kind", ROWS)
-@scenario(6, not_command=NO_LOOP)
+@scenario(6, shows=("AsyncEvalsClient.push_samples",), not_command=NO_LOOP)
 async def test_pushing_a_list(surface: PythonSurface, elsewhere: Stub, kind: str) -> None:
     """Many, small, large, of the table of values, refused: encoded in slices."""
     with measured_steps() as steps:
@@ -82,7 +87,7 @@ async def test_pushing_a_file_and_an_iterable(
         _assert_short(steps, surface)
 
 
-@scenario(6, not_command=NO_LOOP)
+@scenario(6, shows=("AsyncEvalsClient.iter_samples",), not_command=NO_LOOP)
 async def test_reading_large_pages(surface: PythonSurface, elsewhere: Stub) -> None:
     """Pages of 1,000 samples, some megabytes each, are decoded in slices."""
     with measured_steps() as steps:
@@ -111,3 +116,70 @@ async def test_others_are_served_meanwhile(surface: PythonSurface, elsewhere: St
         if lag.worst < 0.1:
             return
     raise AssertionError(f"held for {lag.worst:.3f} s")
+
+
+READ = (
+    "AsyncProcessStream.read",
+    "AsyncSandboxClient.execute_command",
+    "AsyncSandboxClient.stream_command",
+)
+
+
+@scenario(6, shows=[*DOWN, *READ], not_sync="the same steps on another thread", not_command=NO_LOOP)
+async def test_what_comes_in_pieces(surface: PythonSurface, elsewhere: Stub) -> None:
+    """Files, and what commands write: 24 MiB in windows and lines."""
+    speaks_sandbox(elsewhere, *[LINE] * LINES, ends=True)
+    elsewhere.route("GET", ".*/(traces|trace-1|trace-1/raw|download)", STREAMED)
+    async with clients(surface.face) as on:
+        for call in (call for call in ALL_CALLS if str(call) in DOWN):
+            with measured_steps() as steps:
+                await call.on(on)
+                await asyncio.sleep(0)
+            _assert_short(steps, surface)
+        for name in READ:
+            with measured_steps() as steps:
+                await COMMANDS_READ[name](on[AsyncSandboxClient])
+                await asyncio.sleep(0)
+            _assert_short(steps, surface)
+
+
+MOST_IN_THE_SINK = 0.010
+ALOGGED = ("log_traces", "log_episodes", "log_samples", "log_metrics")
+LOGGED = {
+    "log_trace": {"id": "t", "text": TEXT * 1000},
+    "log_traces": [{"id": "t", "text": TEXT * 1000}],
+    "log_episode": {"id": "e", "traces": [], "text": TEXT * 1000},
+    "log_episodes": [{"id": "e", "traces": [], "text": TEXT * 1000}],
+    "log_samples": [{"example_id": 1, "completion": TEXT * 1000}],
+    "log_metrics": {f"m{number}": 0.5 for number in range(10_000)},
+    "log_distributions": {"reward": [0.5] * 40_000},
+    "update_summary": {f"m{number}": 0.5 for number in range(10_000)},
+}
+IN_THE_SINK = [
+    *(f"AsyncRun.{name}" for name in LOGGED),
+    *(f"AsyncRun.a{name}" for name in LOGGED if name in ALOGGED),
+    *("AsyncRun.flush", "AsyncRun.finish", "AsyncRun.fail", "AsyncRun.begin_finish"),
+    "init",
+    "stream_results",
+]
+
+
+@scenario(
+    6, shows=IN_THE_SINK, not_sync="the same code in the caller's thread", not_command=NO_LOOP
+)
+async def test_a_record_of_a_mebibyte_is_logged_in_time(
+    surface: PythonSurface, elsewhere: Stub
+) -> None:
+    """Whatever is logged, and the end of it: the loop of the caller is not held for 10 ms."""
+    elsewhere.keep_bodies = True
+    for durable in (False, True):
+        with measured_steps() as steps:
+            async with opened(AsyncRun, surface.face, elsewhere, durable=durable) as run:
+                for name, value in LOGGED.items():
+                    getattr(run, name)(value)
+                    await asyncio.sleep(0)
+                    if name in ALOGGED:
+                        await getattr(run, f"a{name}")(value)
+                await run.flush()
+                await run.finish()
+        assert steps.longest["MainThread"] < MOST_IN_THE_SINK, steps.what["MainThread"]

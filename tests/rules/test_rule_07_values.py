@@ -8,6 +8,7 @@ import decimal
 import enum
 import json
 import uuid
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,16 @@ import numpy as np
 import pydantic
 import pytest
 
-from prime_async import values
+from prime_async import AsyncRun, values
+from prime_async.errors import ValueEncodingError
 from tests.evals.pushing import write_jsonl
 from tests.official_stub import EVALUATION, OfficialStub
+from tests.rules.calls import ALL_CALLS, clients
+from tests.rules.handles import opened, plain
 from tests.rules.surfaces import CommandSurface, PythonSurface, Surface
 from tests.rules.table import scenario
+from tests.runs.platform_double import PlatformDouble
+from tests.stub import Answer, Request
 
 NAN, INF = float("nan"), float("inf")
 
@@ -143,3 +149,118 @@ async def test_strict_refuses_what_would_become_null(
     assert outcome.receipt is not None
     assert [one["path"] for one in outcome.receipt["refused"]] == [path]
     assert [sample["n"] for sample in official.stored] == [0, 2]
+
+
+VALUES: dict[str, Any] = {
+    "numpy": [np.float32(0.5), np.int8(-1), np.arange(3)],
+    "when": datetime.datetime(2025, 1, 2, 3, tzinfo=datetime.UTC),
+    "money": decimal.Decimal("1.10"),
+    "color": Color.RED,
+    "point": Point(1),
+    "nan": [NAN, {"inf": INF}],
+    3: {"path": Path("a/b"), "set": {3}},
+}
+WRITTEN = json.loads(values.encode_record(VALUES))
+"""The values of one record of a user, and the JSON of the table for them."""
+
+COMMITTED = {"upload_id": "u", "status": "committed"}
+
+TAKES_VALUES: dict[str, str] = {
+    "AsyncEvalsClient.create_evaluation": "metadata",
+    "AsyncEvalsClient.update_evaluation": "metadata",
+    "AsyncEvalsClient.finalize_evaluation": "metrics",
+    "AsyncEvalsClient.create_hosted_evaluation": "eval_config",
+    "AsyncEvalsClient.push_samples": "samples",
+    "AsyncAPIClient.patch": "json",
+    "AsyncAPIClient.post": "json",
+    "AsyncAPIClient.put": "json",
+    "AsyncAPIClient.request": "json",
+    "AsyncTracesAPIClient.patch": "json",
+    "AsyncTracesAPIClient.post": "json",
+    "AsyncTracesAPIClient.put": "json",
+    "AsyncTracesAPIClient.request": "json",
+    "AsyncTracesClient.upload_records": "records",
+}
+"""Calls, and the argument that is written by the table."""
+
+
+@scenario(7, shows=TAKES_VALUES, not_command=FILE_HOLDS_JSON)
+async def test_every_call_writes_values_alike(
+    surface: PythonSurface, official: OfficialStub
+) -> None:
+    """Wherever a caller hands over values of its own; what the table does not hold is refused by
+    its path, before anything is sent.
+    """
+    found = [call for call in ALL_CALLS if str(call) in TAKES_VALUES]
+    assert len(found) == len(TAKES_VALUES)
+    official.route("POST", ".*/traces", Answer(201, json=COMMITTED))
+    async with clients(surface.face) as on:
+        for call in found:
+            name = TAKES_VALUES[str(call)]
+            several = name in ("samples", "records")
+            more = {"method": "POST"} if call.name == "request" else {}
+            official.requests.clear()
+            await call.on(on, **{name: [VALUES] if several else VALUES}, **more)
+            bodies = [_sent(request) for request in official.requests if request.body]
+            assert any(_holds(body, WRITTEN) for body in bodies), (call, bodies)
+            bad = {"deep": [object()]}
+            official.requests.clear()
+            if call.name == "push_samples":
+                told = repr(await call.on(on, samples=[bad]))
+            else:
+                with pytest.raises(ValueEncodingError) as caught:
+                    await call.on(on, **{name: [bad] if several else bad}, **more)
+                told = str(caught.value)
+            assert "deep[0]" in told, call
+            assert [request for request in official.requests if request.body] == [], call
+
+
+def _sent(request: Request) -> Any:
+    """The JSON of a request, or that of the lines in a form."""
+    if request.body.startswith(b"--"):
+        part = request.body.split(b'name="traces"')[1].partition(b"\r\n\r\n")[2]
+        return json.loads(zlib.decompressobj(31).decompress(part))
+    return request.json()
+
+
+def _holds(body: Any, wanted: Any) -> bool:
+    if body == wanted or (isinstance(body, dict) and wanted.items() <= body.items()):
+        return True
+    inside = body.values() if isinstance(body, dict) else body if isinstance(body, list) else ()
+    return any(_holds(part, wanted) for part in inside)
+
+
+SCORES = (
+    "AsyncRun.log_metrics",
+    "AsyncRun.alog_metrics",
+    "AsyncRun.log_distributions",
+    "AsyncRun.update_summary",
+)
+LOGS = ("trace", "traces", "episode", "episodes", "samples")
+LOG_CALLS = [f"AsyncRun.log_{name}" for name in LOGS]
+ALOG_CALLS = [f"AsyncRun.alog_{name}" for name in ("traces", "episodes", "samples")]
+
+
+@scenario(7, shows=[*LOG_CALLS, *ALOG_CALLS, *SCORES], not_command="a command opens no run")
+async def test_everything_logged_is_written_alike(
+    surface: PythonSurface, official: OfficialStub
+) -> None:
+    """By the same table; scores that are no numbers are left out and counted; what cannot be
+    written is refused by its path, alone.
+    """
+    async with opened(AsyncRun, surface.face, official, traces_opt_out=False) as run:
+        double = PlatformDouble(official)
+        names = [*LOGS, *(["atraces", "aepisodes", "asamples"] if surface.name == "async" else [])]
+        for name in names:
+            log = getattr(run, f"alog_{name[1:]}" if name[0] == "a" else f"log_{name}")
+            whole = {"id": name, **VALUES} | ({"traces": []} if "episode" in name else {})
+            for record in (whole, {"id": "x", "deep": [object()]}):
+                await plain(log([record] if name.endswith("s") else record))
+        await run.flush()
+        stored = {line["id"]: line for line in double.records} | {
+            line["id"]: line for line in double.samples
+        }
+        for name in names:
+            assert _holds(stored[name], WRITTEN), name
+        stats = await plain(run.stats())
+        assert stats.counts.refused == len(names)

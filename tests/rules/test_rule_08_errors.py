@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from prime_async import errors, traces
+from prime_async import AsyncRun, AsyncSandboxProcess, errors, traces
 from prime_async.errors import PrimeError
 from tests.official_stub import EVALUATION, OfficialStub
-from tests.rules.calls import PLATFORM_CALLS, TOLD_INSIDE
-from tests.rules.surfaces import CommandSurface, PythonSurface, Surface
+from tests.rules.calls import ALL_CALLS, TOLD_INSIDE, PublicCall, clients
+from tests.rules.handles import HANDLE_CALLS, HandleCall, opened, plain
+from tests.rules.surfaces import CommandSurface, PythonSurface, Surface, leave_on_disk
 from tests.rules.table import scenario
 from tests.stub import NOTHING, Answer
 
@@ -58,26 +59,61 @@ async def test_each_status_is_a_class_with_its_facts(
             assert outcome.exit_code == 1
 
 
-@scenario(8, not_command="its errors are those of the calls, see above")
-async def test_every_call_of_the_platform_tells_a_refusal(
+REFUSED = Answer(
+    403,
+    json={"detail": "because", "error": {"code": "not_yours"}},
+    headers={"X-Request-Id": "req-1"},
+)
+
+
+@scenario(8, shows=ALL_CALLS, not_command="its errors are those of the calls, see above")
+async def test_every_call_tells_a_refusal(surface: PythonSurface, official: OfficialStub) -> None:
+    """One class for a 403, with its facts; whatever traces raise has their family's base too."""
+    await leave_on_disk(official)
+    official.route("*", ".*", REFUSED)
+    async with clients(surface.face) as on:
+        for call in ALL_CALLS:
+            if call.name in TOLD_INSIDE:
+                told = await call.on(on)
+                assert "HTTP 403" in repr(told) or call.name == "get_error_context", call
+                continue
+            with pytest.raises(PrimeError) as caught:
+                await call.on(on)
+            _assert_refusal(caught.value, call)
+
+
+REFUSABLE = [
+    call
+    for call in HANDLE_CALLS
+    if call.kind is AsyncSandboxProcess and call.name not in ("aclose", "detach", "wait")
+]
+TOLD = ("AsyncRun.flush", "AsyncRun.finish", "AsyncRun.fail")
+
+
+@scenario(8, shows=[*REFUSABLE, *TOLD], not_command="as above")
+async def test_calls_of_runs_and_processes_tell_a_refusal(
     surface: PythonSurface, official: OfficialStub
 ) -> None:
-    """One class for a 403, with its facts; whatever traces raise has their family's base too."""
-    refusal = {"detail": "because", "error": {"code": "not_yours"}}
-    official.route("*", ".*", Answer(403, json=refusal, headers={"X-Request-Id": "req-1"}))
-    for call in PLATFORM_CALLS:
-        if call.name in TOLD_INSIDE:
-            told = await call.make(surface.face)
-            assert "error='HTTP 403" in repr(told) or call.name == "get_error_context"
-            continue
-        with pytest.raises(PrimeError) as caught:
-            await call.make(surface.face)
-        error = _refusal(caught.value)
-        assert error is not None, f"{call}: {caught.value!r}"
-        assert (error.status, error.status_code, error.code) == (403, 403, "not_yours")
-        assert error.request_id == "req-1"
-        assert "because" in str(caught.value), call
-        assert isinstance(caught.value, errors.PrimeTracesError) == ("Traces" in repr(call)), call
+    """The refusal itself; a run that raises brings it out of flush and finish, in its family."""
+    runs = [call for call in HANDLE_CALLS if str(call) in TOLD]
+    for call in [*REFUSABLE, *runs]:
+        async with opened(call.kind, surface.face, official, on_error="raise") as handle:
+            official.route("*", ".*", REFUSED)
+            if call.kind is AsyncRun:
+                await plain(handle.log_trace({"id": "t"}))
+            with pytest.raises(PrimeError) as caught:
+                await call.on(handle)
+            _assert_refusal(caught.value, call)
+
+
+def _assert_refusal(raised: PrimeError, call: PublicCall | HandleCall) -> None:
+    """It is the refusal, with its facts, or has it among its causes."""
+    error = _refusal(raised)
+    assert error is not None, f"{call}: {raised!r}"
+    assert (error.status, error.status_code, error.code) == (403, 403, "not_yours")
+    assert error.request_id == "req-1"
+    assert "because" in str(raised), call
+    assert isinstance(raised, errors.PrimeTracesError) == call.of_traces, call
 
 
 def _refusal(error: BaseException | None) -> errors.ForbiddenError | None:

@@ -15,10 +15,12 @@ from types import TracebackType
 
 import pytest
 
+from prime_async import AsyncRun
 from prime_async.errors import PrimeError
 from tests.cli.harness import CANARY, COMMAND
 from tests.official_stub import EVALUATION, OfficialStub
-from tests.rules.calls import PLATFORM_CALLS, TOLD_INSIDE
+from tests.rules.calls import ALL_CALLS, TOLD_INSIDE, clients
+from tests.rules.handles import HANDLE_CALLS, opened, plain
 from tests.rules.surfaces import CommandSurface, PythonSurface, Surface, leave_on_disk
 from tests.rules.table import scenario
 from tests.stub import NOTHING, Answer
@@ -72,20 +74,44 @@ async def test_in_no_error_and_no_log(surface: Surface, official: OfficialStub) 
 
 
 @pytest.mark.usefixtures("logs", "quick_cleaning")
-@scenario(9, not_command="its words are those of the errors, see above")
-async def test_in_no_error_of_the_platforms_calls(
-    surface: PythonSurface, official: OfficialStub
+@scenario(9, shows=ALL_CALLS, not_command="its words are those of the errors, see above")
+async def test_in_no_error_of_any_call(surface: PythonSurface, official: OfficialStub) -> None:
+    """Refused by an answer that has the key in every place."""
+    await leave_on_disk(official)
+    async with clients(surface.face) as on:
+        for ending in ("refused", "invalid"):
+            official.route("*", ".*", ENDINGS[ending])
+            for call in ALL_CALLS:
+                try:
+                    told = await call.on(on, timeout=1)
+                except PrimeError as error:
+                    _look_into(error)
+                else:
+                    assert call.name in {*TOLD_INSIDE, "push_samples"}
+                    assert "CANARY" not in repr(told)
+
+
+WHAT_HOLDS = [call for call in HANDLE_CALLS if call.takes_timeout]
+
+
+@pytest.mark.usefixtures("logs", "quick_cleaning")
+@scenario(9, shows=WHAT_HOLDS, not_command="it prints no objects")
+async def test_in_nothing_of_runs_and_processes(
+    surface: PythonSurface, official: OfficialStub, home: Path
 ) -> None:
-    """Sandboxes, jobs, images and traces, refused by an answer that has the key in every place."""
-    for ending in ("refused", "invalid"):
-        official.route("*", ".*", ENDINGS[ending])
-        for call in PLATFORM_CALLS:
-            if call.name in TOLD_INSIDE:
-                assert "CANARY" not in repr(await call.make(surface.face, timeout=1))
-                continue
-            with pytest.raises(PrimeError) as caught:
-                await call.make(surface.face, timeout=1)
-            _look_into(caught.value)
+    """Refused likewise: errors, receipts, what they are shown as, and what is kept of them."""
+    for call in WHAT_HOLDS:
+        async with opened(call.kind, surface.face, official) as handle:
+            official.route("*", ".*", ENDINGS["refused"])
+            if call.kind is AsyncRun:
+                await plain(handle.log_trace({"id": "t"}))
+            try:
+                told = repr(await call.on(handle, timeout=0.2))
+            except PrimeError as error:
+                _look_into(error)
+                told = ""
+            assert "CANARY" not in f"{told} {handle!r} {vars(handle)}", call
+    assert _holding_the_key(home) == []
 
 
 def _look_into(error: BaseException) -> None:

@@ -7,20 +7,19 @@ import os
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
-import prime_async
 from prime_async import AsyncEvalsClient, PrimeTracesError, WrongLoopError
 from prime_sync import EvalsClient
 from tests.cli.harness import COMMAND
+from tests.faces import Face
 from tests.official_stub import EVALUATION, OfficialStub
 from tests.prime_sync.scripts import FORK_WARNING
-from tests.rules.calls import PLATFORM_CALLS, TOLD_INSIDE
+from tests.rules.calls import ALL_CALLS, TOLD_INSIDE, clients
 from tests.rules.conftest import point_at
 from tests.rules.surfaces import Surface, leave_on_disk
 from tests.rules.table import scenario
@@ -67,30 +66,29 @@ async def test_a_client_belongs_to_one_loop(surface: Surface, elsewhere: Officia
     assert len(elsewhere.requests) == 4
 
 
-@scenario(10, not_sync="it has one loop for everybody: see the threads below", not_command=ONE_LOOP)
-async def test_every_client_of_the_platform_belongs_to_one_loop(
-    surface: Surface, elsewhere: OfficialStub
-) -> None:
+@scenario(
+    10,
+    shows=ALL_CALLS,
+    not_sync="it has one loop for everybody: see the threads below",
+    not_command=ONE_LOOP,
+)
+async def test_every_client_belongs_to_one_loop(surface: Surface, elsewhere: OfficialStub) -> None:
     """Each call of a client that is at home on this loop says so on another, and sends nothing."""
-    clients = {kind: getattr(prime_async, kind.__name__)() for kind in OWNERS}
-    async with AsyncExitStack() as stack:
-        for client in clients.values():
-            await stack.enter_async_context(client)
+    async with clients(Face("async")) as on:
+        for client in on.values():
             await getattr(client, "api_client", client).get("/whoami")
-        await asyncio.to_thread(_from_another_loop, clients)
-        assert len(elsewhere.requests) == len(clients)
+        await leave_on_disk(elsewhere)
+        await asyncio.to_thread(_from_another_loop, on)
+        assert len(elsewhere.requests) == 0
 
 
-OWNERS = {call.owner for call in PLATFORM_CALLS}
-
-
-def _from_another_loop(clients: dict[type, Any]) -> None:
-    for call in PLATFORM_CALLS:
+def _from_another_loop(on: Mapping[type, Any]) -> None:
+    for call in ALL_CALLS:
         if call.name in TOLD_INSIDE or call.name == "bulk_wait_for_creation":
             continue  # of many sandboxes or jobs, each has its own error
         with pytest.raises(WrongLoopError, match="one client per loop") as caught:
-            asyncio.run(call.on(clients[call.owner]))
-        assert isinstance(caught.value, PrimeTracesError) == ("Traces" in repr(call)), call
+            asyncio.run(call.on(on))
+        assert isinstance(caught.value, PrimeTracesError) == call.of_traces, call
 
 
 @scenario(10, not_async="a client belongs to one loop, see above", not_command=ONE_LOOP)

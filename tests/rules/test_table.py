@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rules.coverage import PACKAGES, known_classes, missing, surplus
+from tests.rules.reasons import ELSEWHERE, NOT_TOUCHED
 from tests.rules.table import FACES, RULES, TABLE, Scenario
 
 _FILES = sorted(path.stem for path in Path(__file__).parent.glob("test_rule_*.py"))
@@ -40,3 +42,28 @@ def test_every_rule_on_every_face(table: list[Scenario], rule: int, face: str) -
 def test_a_scenario_runs_somewhere(table: list[Scenario]) -> None:
     """A row without a face would be no row."""
     assert [row.name for row in table if not row.faces] == []
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_on_everything_public(table: list[Scenario], rule: int) -> None:
+    """A new call, function or command has a row in each rule, or a line that says why not."""
+    assert sorted(missing(table, rule)) == []
+    assert sorted(surplus(rule)) == []
+    assert all(len(reason) > 10 for reason in NOT_TOUCHED.get(rule, {}))
+
+
+def test_every_public_class_is_looked_at() -> None:
+    """Those that clients and handles are made of are looked at with them."""
+    for package in PACKAGES:
+        for name in package.__all__:
+            value = getattr(package, name)
+            if isinstance(value, type) and name.startswith("Async"):
+                assert value in known_classes(), f"{name} has no rows"
+
+
+def test_what_is_said_of_other_tests_is_true() -> None:
+    """The tests that are named are there."""
+    for named in (name for names in ELSEWHERE.values() for name in names):
+        path, _, test = named.partition("::")
+        text = (Path(__file__).parents[2] / path).read_text("utf-8")
+        assert f"def {test}(" in text, named

@@ -90,6 +90,8 @@ class Launch:
                 answer = await self._try(gateway, until)
                 break
             except PrimeError as error:
+                if isinstance(error, APIError) and left < _TRIES - 1:
+                    error.ambiguous = True  # an earlier try may have started it
                 if not left or not _worth_repeating(error) or _over(until, delay):
                     failed = self._failed(error)
                     raise failed from (error.__cause__ if failed is error else error)
@@ -171,9 +173,11 @@ def _check_variables(env: Mapping[str, str]) -> None:
 
 
 def _worth_repeating(error: PrimeError) -> bool:
-    if isinstance(error, CommandTimeoutError | TransportError):
+    if isinstance(error, CommandTimeoutError):
         return True
-    return isinstance(error, APIError) and (error.ambiguous or error.retryable)
+    if not isinstance(error, APIError) or error.spent:
+        return False
+    return isinstance(error, TransportError) or error.ambiguous or error.retryable
 
 
 def _over(until: float, delay: float) -> bool:

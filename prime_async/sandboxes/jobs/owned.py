@@ -6,7 +6,12 @@ from typing import Any
 
 import anyio
 
-from prime_async.errors import BackgroundJobTimeoutError, PrimeError, SandboxNotRunningError
+from prime_async.errors import (
+    APIError,
+    BackgroundJobTimeoutError,
+    PrimeError,
+    SandboxNotRunningError,
+)
 from prime_async.sandboxes.commands import PartialOutput
 from prime_async.sandboxes.gateway import Gateway
 from prime_async.sandboxes.jobs.ending import try_to_end
@@ -77,7 +82,7 @@ class OwnedJob:
                 seen = await self._last_look()
         except BaseException as error:
             error.background_job = self._launch.job  # type: ignore[attr-defined]
-            if not isinstance(error, SandboxNotRunningError):
+            if not isinstance(error, SandboxNotRunningError) and not _never_sent(error):
                 await self._abandon(error)
             raise
         if seen is None:
@@ -146,3 +151,8 @@ class OwnedJob:
         error.partial_output = PartialOutput(stdout, stderr, elapsed)
         if isinstance(error, BackgroundJobTimeoutError):
             error.stdout, error.stderr = stdout, stderr
+
+
+def _never_sent(error: BaseException) -> bool:
+    """Say whether there was not even a way into the sandbox: nothing has begun there."""
+    return isinstance(error, APIError) and error.spent and not error.ambiguous
