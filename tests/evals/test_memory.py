@@ -7,11 +7,12 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from prime_async.evals import AsyncEvalsClient
 from tests.meters import PeakRss
@@ -76,6 +77,11 @@ STREAMS: dict[str, Callable[[Path, int], Any]] = {
 }
 
 
+def _mostly_slow(kinds: Iterable[str], *always: str) -> list[ParameterSet]:
+    """The kinds whose ways through the code differ most, and the others where there is time."""
+    return [pytest.param(kind, marks=[] if kind in always else pytest.mark.slow) for kind in kinds]
+
+
 async def _peak(client: AsyncEvalsClient, source: Any, count: int) -> float:
     """Push; return by how many MiB the memory of this process grew at most."""
     with PeakRss() as peak:
@@ -85,7 +91,7 @@ async def _peak(client: AsyncEvalsClient, source: Any, count: int) -> float:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("kind", STREAMS)
+@pytest.mark.parametrize("kind", _mostly_slow(STREAMS, "async generator", "file"))
 async def test_ten_times_the_samples_in_the_same_memory(
     sink: str, tmp_path: Path, kind: str
 ) -> None:
@@ -100,7 +106,7 @@ async def test_ten_times_the_samples_in_the_same_memory(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("text", ["ascii", "unicode"])
+@pytest.mark.parametrize("text", _mostly_slow(["ascii", "unicode"], "unicode"))
 async def test_a_list_is_not_copied(sink: str, text: str) -> None:
     """Above the list itself a push needs a few requests' worth, texts beyond ASCII included."""
     samples = list(_samples(MANY))
@@ -151,7 +157,7 @@ async def test_the_meter_sees_a_turn_that_takes_long() -> None:
     assert 0.08 <= hold.worst < 0.12
 
 
-@pytest.mark.parametrize("kind", ["list", *STREAMS])
+@pytest.mark.parametrize("kind", _mostly_slow(["list", *STREAMS], "list", "file"))
 async def test_the_loop_stays_free(sink: str, tmp_path: Path, kind: str) -> None:
     """While 64 MB go out, no turn of the loop is long (the official client: over a second)."""
     source = list(_samples(MANY)) if kind == "list" else STREAMS[kind](tmp_path, MANY)
