@@ -190,7 +190,7 @@ def resources_of(prefix: str, endpoints: Sequence[Endpoint]) -> Iterator[web.Res
     for path, group in by_path.items():
         for suffix in ("", "/"):
             whole = f"{prefix}{path}{suffix}"
-            resource = web.DynamicResource(whole) if "{" in path else web.PlainResource(whole)
+            resource = web.DynamicResource(whole) if "{" in whole else web.PlainResource(whole)
             for endpoint in group:
                 resource.add_route(endpoint.method, _handler(endpoint, f"{prefix}{path}"))
             yield resource
