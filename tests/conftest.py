@@ -35,6 +35,14 @@ _XDG = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is meant to take long gets longer than what is not."""
+    for item in items:
+        long = item.get_closest_marker("slow") or item.get_closest_marker("scale")
+        if long and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(600))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _loopback_only() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:

@@ -121,7 +121,6 @@ LAZY = schemathesis.pytest.from_fixture("schema")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @LAZY.parametrize()
 @_examples(20)
 def test_it_happens_with_many_requests(case: Any, served: ThreadedPlatform) -> None:
