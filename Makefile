@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 export LC_ALL := C.UTF-8
 export PYTHONUTF8 := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Without bytecode on disk each of the hundreds of processes of the tests compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-scale test-bridges lint bench generate clean
 .DEFAULT_GOAL := help

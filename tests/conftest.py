@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,14 @@ _XDG = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is meant to take long gets longer than what is not."""
+    for item in items:
+        long = item.get_closest_marker("slow") or item.get_closest_marker("scale")
+        if long and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(600))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _loopback_only() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
@@ -40,10 +50,25 @@ def _loopback_only() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_works() -> None:
+    """A shell's background jobs ignore it, and so would every command started from here."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folders nobody has used; `mktemp` would look at all earlier ones each time."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """HOME of the field reports: empty, and no PRIME_*, proxy or TLS variable is set."""
-    folder = tmp_path_factory.mktemp("home")
+    folder = next(_homes)
+    folder.mkdir(mode=0o700)
     for name in list(os.environ):
         if name.upper().startswith("PRIME_") or name.upper() in _PROXY_AND_TLS:
             monkeypatch.delenv(name)

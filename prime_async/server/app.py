@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 
 import anyio
 from aiohttp import web
@@ -13,7 +14,7 @@ from prime_async.errors import ConfigError, LocalPlatformError
 from prime_async.server.auth import ensure_key
 from prime_async.server.clock import Clock
 from prime_async.server.config import ServerConfig
-from prime_async.server.endpoints import Endpoint, add_endpoints
+from prime_async.server.endpoints import Endpoint, resources_of
 from prime_async.server.exposed import serve_exposed
 from prime_async.server.failures import RequestError
 from prime_async.server.observing import mark_response, observe
@@ -119,11 +120,20 @@ def create_app(
     app[PLATFORM] = Platform.make(config, clock, runtime)
     app.on_response_prepare.append(mark_response)
     app.cleanup_ctx.append(_state)
-    add_endpoints(app, API_PREFIX, API_ENDPOINTS)
-    add_endpoints(app, INTERNAL_PREFIX, RFT_ENDPOINTS)
-    add_endpoints(app, GATEWAY_PREFIX, GATEWAY_ENDPOINTS)
-    add_endpoints(app, "", ROOT_ENDPOINTS)
+    for resource in _resources():
+        app.router.register_resource(resource)
     return app
+
+
+@cache
+def _resources() -> tuple[web.Resource, ...]:
+    """What is routed, made once for all platforms of a process; it takes as long as opening one."""
+    return (
+        *resources_of(API_PREFIX, API_ENDPOINTS),
+        *resources_of(INTERNAL_PREFIX, RFT_ENDPOINTS),
+        *resources_of(GATEWAY_PREFIX, GATEWAY_ENDPOINTS),
+        *resources_of("", ROOT_ENDPOINTS),
+    )
 
 
 async def _install_key(platform: Platform, key: str) -> None:

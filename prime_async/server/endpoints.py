@@ -8,7 +8,7 @@ paths.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +26,7 @@ from prime_async.server.identifiers import fits
 from prime_async.server.platform import PLATFORM, Platform
 from prime_async.server.store.idempotency import IdempotencyKey, once
 
-__all__ = ["ACCOUNT", "ROUTE", "Call", "Endpoint", "Header", "Reply", "add_endpoints"]
+__all__ = ["ACCOUNT", "ROUTE", "Call", "Endpoint", "Header", "Reply", "resources_of"]
 
 Reply = Answer | web.StreamResponse
 Handler = Callable[["Call"], Awaitable[Reply]]
@@ -190,19 +190,21 @@ class Call:
         return digest.digest()
 
 
-def add_endpoints(app: web.Application, prefix: str, endpoints: Sequence[Endpoint]) -> None:
-    """Route endpoints below a prefix, each with and without a trailing slash."""
+def resources_of(prefix: str, endpoints: Sequence[Endpoint]) -> Iterator[web.Resource]:
+    """Endpoints below a prefix, each with and without a trailing slash; for any application."""
     by_path: dict[str, list[Endpoint]] = {}
     for endpoint in endpoints:
         by_path.setdefault(endpoint.path.rstrip("/"), []).append(endpoint)
     for path, group in by_path.items():
         for suffix in ("", "/"):
-            resource = app.router.add_resource(f"{prefix}{path}{suffix}")
+            whole = f"{prefix}{path}{suffix}"
+            resource = web.DynamicResource(whole) if "{" in whole else web.PlainResource(whole)
             for endpoint in group:
                 handler = _handler(endpoint, f"{prefix}{path}")
                 resource.add_route(endpoint.method, handler)
                 if endpoint.head:
                     resource.add_route("HEAD", handler)
+            yield resource
 
 
 def _handler(

@@ -96,7 +96,10 @@ async def test_the_platform_is_killed_and_the_token_resumes(
     await _check_stored(platform, evaluation_id, count)
 
 
-async def test_the_platform_is_killed_and_comes_back_in_time(platform: ProcessPlatform) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.slow)])
+async def test_the_platform_is_killed_and_comes_back_in_time(
+    platform: ProcessPlatform, times: int
+) -> None:
     """Killed and restarted while the client tries again: the push notices nothing but a delay."""
     evaluation_id = await _create(platform)
     kills = 0
@@ -105,7 +108,7 @@ async def test_the_platform_is_killed_and_comes_back_in_time(platform: ProcessPl
     async def kill_and_restart(settled: int) -> None:
         nonlocal kills, seen
         seen += settled
-        if seen > (kills + 1) * USUAL // 4 and kills < 2:
+        if seen > (kills + 1) * USUAL // 5 and kills < times:
             kills += 1
             await asyncio.to_thread(platform.kill)
             await asyncio.to_thread(platform.start)
@@ -118,7 +121,7 @@ async def test_the_platform_is_killed_and_comes_back_in_time(platform: ProcessPl
         receipt = await client.push_samples(
             evaluation_id, _samples(USUAL), progress_callback=kill_and_restart
         )
-    assert kills == 2
+    assert kills == times
     assert receipt.complete
     await _check_stored(platform, evaluation_id, USUAL)
 
@@ -178,7 +181,11 @@ def _write(path: Path, count: int) -> Path:
 
 @pytest.mark.parametrize(
     ("way", "count"),
-    [("sync", USUAL), ("resume", USUAL), pytest.param("sync", FULL, marks=pytest.mark.slow)],
+    [
+        ("sync", USUAL),
+        pytest.param("resume", USUAL, marks=pytest.mark.slow),
+        pytest.param("sync", FULL, marks=pytest.mark.slow),
+    ],
 )
 async def test_the_pusher_of_a_file_is_killed(
     platform: ProcessPlatform, tmp_path: Path, way: str, count: int

@@ -71,6 +71,7 @@ def test_the_text_is_as_the_formatter_would_write_it() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.slow
 def test_type_checkers_see_exact_types(demo: Any, tmp_path: Path) -> None:
     """Strict mypy accepts the package, and knows the type of every call."""
     user = tmp_path / "user.py"
@@ -321,6 +322,7 @@ def test_entries_that_nothing_uses_fail(tmp_path: Path) -> None:
     assert "no docstring says 'gone too'" in str(caught.value)
 
 
+@pytest.mark.slow  # `make lint` runs the command itself
 def test_the_facade_in_the_repository_is_up_to_date() -> None:
     """What CI runs: ``python -m prime_sync._generate --check``."""
     done = subprocess.run(

@@ -67,7 +67,7 @@ async def test_FR07_many_blocks_leave_no_descriptor(double: SandboxDouble) -> No
     ):
         pass
     before = open_descriptors()
-    for _ in range(60):
+    for _ in range(30):
         async with (
             AsyncSandboxClient(api_key="k", base_url=double.url) as client,
             client.sandbox(REQUEST) as box,

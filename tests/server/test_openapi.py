@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from openapi_spec_validator import OpenAPIV31SpecValidator
+from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 
 from prime_async.server.app import (
@@ -74,12 +76,16 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedPlatfor
         yield platform
 
 
+@cache
 def _schema() -> Any:
     config = SchemathesisConfig.from_dict({"headers": {"Authorization": f"Bearer {KEY}"}})
     return schemathesis.openapi.from_dict(DOCUMENT, config=config)
 
 
-SCHEMA = _schema()
+@pytest.fixture
+def schema() -> Any:
+    """The document as schemathesis reads it."""
+    return _schema()
 
 
 def _examples(number: int) -> settings:
@@ -93,18 +99,34 @@ def _examples(number: int) -> settings:
     )
 
 
-@SCHEMA.parametrize()
-@_examples(2)
-def test_what_is_described_is_what_happens(case: Any, served: ThreadedPlatform) -> None:
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_what_is_described_is_what_happens(
+    path: str, method: str, schema: Any, served: ThreadedPlatform
+) -> None:
     """Generated requests, valid and not: no server error, nothing that is not documented."""
-    check(case, served)
+    described = DOCUMENT["paths"][path][method]
+    modes = [GenerationMode.POSITIVE]
+    if described.get("parameters") or described.get("requestBody"):
+        modes.append(GenerationMode.NEGATIVE)
+    for mode in modes:
+
+        @_examples(2)
+        @given(case=schema[path][method].as_strategy(generation_mode=mode))
+        def ask(case: Any) -> None:
+            check(case, served)
+
+        ask()
+
+
+# Made at run time: written out when tests are collected, the requests cost every run 10 seconds.
+LAZY = schemathesis.pytest.from_fixture("schema")
 
 
 @pytest.mark.slow
-@SCHEMA.parametrize()
+@LAZY.parametrize()
 @_examples(20)
 def test_it_happens_with_many_requests(case: Any, served: ThreadedPlatform) -> None:
-    """The same with ten times the requests."""
+    """The same with ten times the requests, and the limits of every value."""
     check(case, served)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Dialect, Engine, create_engine, event
+from sqlalchemy.engine import Compiled
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
+from sqlalchemy.util import LRUCache
 
 from prime_async.errors import LocalPlatformError
 from prime_async.server.store.migrations import migrate
@@ -139,7 +142,19 @@ def _make_engine(path: Path, lock_seconds: float) -> Engine:
         },
     )
     event.listen(engine, "connect", _set_pragmas)
+    engine.dialect, compiled = _compiling()
+    engine.update_execution_options(compiled_cache=compiled)
     return engine
+
+
+@cache
+def _compiling() -> tuple[Dialect, LRUCache[Any, Compiled]]:
+    """Compile statements once for all platforms of a process: it takes longer than running them."""
+    engine = create_engine("sqlite://")
+    with engine.connect():
+        pass  # The dialect looks at the version of SQLite.
+    engine.dispose()
+    return engine.dialect, LRUCache(500)
 
 
 def _set_pragmas(dbapi_connection: Any, _record: Any) -> None:
