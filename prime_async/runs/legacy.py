@@ -7,8 +7,9 @@ from __future__ import annotations
 import msgspec
 
 from prime_async import values
+from prime_async.runs.blocks import Item
 from prime_async.runs.projection import build_samples
-from prime_async.runs.queue import Item, Lane
+from prime_async.runs.queue import Lane
 from prime_async.runs.sinks import Batch, Outcome, Refused, Sink
 from prime_async.runs.traces_read import entry
 

@@ -122,7 +122,7 @@ class Serving:
     async def arrived(self, sink: Sink, batch: Batch, outcome: Outcome) -> None:
         """Count a batch, and tell the user."""
         self.batches += 1
-        size = sum(len(item.data) for item in outcome.delivered)
+        size = sum(item.size for item in outcome.delivered)
         self.bytes += size
         told = self._core.options.on_batch
         if told is None:

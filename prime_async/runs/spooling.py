@@ -13,12 +13,13 @@ from typing import Any
 
 from prime_async import ids
 from prime_async.errors import SpoolError, UsageError
-from prime_async.runs.queue import Item, Lane
+from prime_async.runs.blocks import BLOCK_BYTES, Item
+from prime_async.runs.queue import Lane
 from prime_async.spool import EntryWriter, Meta, Ranges, Spool, SpoolBatch, batches
 
 __all__ = ["BATCH_BYTES", "LaneSpool", "SpoolPlace"]
 
-BATCH_BYTES = 4 * 2**20
+BATCH_BYTES = BLOCK_BYTES
 """Bytes a batch aims at, in memory and from disk."""
 
 _PRUNE_BYTES = 64 * 2**20
@@ -116,7 +117,7 @@ class LaneSpool:
                 return
             self._only_here.subtract(ranges)
             self._try(lambda writer: writer.ack(ranges, receipt))
-            self._settled_bytes += sum(len(item.data) for item in items)
+            self._settled_bytes += sum(item.size for item in items)
             prune = self._settled_bytes >= _PRUNE_BYTES
             if prune:
                 self._settled_bytes = 0
@@ -194,7 +195,7 @@ class LaneSpool:
             return False
         if not self._holds([item]):
             try:
-                writer.data(item.index, item.data)
+                writer.data(item.index, item.view)
             except (SpoolError, UsageError) as error:
                 self._fault(error)
                 return False

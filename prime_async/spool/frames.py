@@ -64,7 +64,7 @@ class FrameHeader(msgspec.Struct, frozen=True):
     checksum: int
 
 
-def encode_header(kind: FrameType, index: int, payload: bytes | bytearray) -> bytes:
+def encode_header(kind: FrameType, index: int, payload: bytes | bytearray | memoryview) -> bytes:
     """Return the header that goes before a payload."""
     head = _HEADER.pack(MARKER, kind, 0, len(payload), index, crc32(payload))
     return head + _CHECK.pack(crc32(head))

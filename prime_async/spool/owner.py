@@ -68,7 +68,7 @@ class EntryWriter:
         with self._segments.lock:
             self._segments.begin()
 
-    def data(self, index: int, payload: bytes | bytearray) -> None:
+    def data(self, index: int, payload: bytes | bytearray | memoryview) -> None:
         """Keep a record: its position in the input and its exact JSON bytes.
 
         Raises:

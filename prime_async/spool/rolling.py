@@ -52,7 +52,7 @@ class RollingWriter:
         self._closed = False
         self._sync_lock = threading.Lock()
 
-    def append(self, kind: FrameType, index: int, payload: bytes | bytearray) -> None:
+    def append(self, kind: FrameType, index: int, payload: bytes | bytearray | memoryview) -> None:
         """Write one frame.
 
         Raises:

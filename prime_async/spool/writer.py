@@ -70,7 +70,9 @@ class SegmentWriter:
             path.unlink()
             raise
 
-    def append(self, kind: FrameType, payload: bytes | bytearray, *, index: int = 0) -> int:
+    def append(
+        self, kind: FrameType, payload: bytes | bytearray | memoryview, *, index: int = 0
+    ) -> int:
         """Write one frame and return the offset where it begins.
 
         Raises:
@@ -134,7 +136,7 @@ class SegmentWriter:
     ) -> None:
         self.close()
 
-    def _write(self, parts: tuple[bytes | bytearray, ...], total: int) -> None:
+    def _write(self, parts: tuple[bytes | bytearray | memoryview, ...], total: int) -> None:
         self._check_usable()
         fd = self._file.fileno()
         try:

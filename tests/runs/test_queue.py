@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from prime_async.runs.queue import Item, Lane, Offered, RecordQueue
+from prime_async.runs.blocks import Item
+from prime_async.runs.queue import Lane, Offered, RecordQueue
 
 
 def item(index: int, size: int = 100) -> Item:
     """A record of so many bytes."""
     return Item(index, b"x" * size)
+
+
+def gone_for(queue: RecordQueue, lane: Lane, newer: Item) -> tuple[Lane, list[int]] | None:
+    """Which indexes of which lane give way to an item."""
+    over = queue.offer_over(lane, newer)
+    return None if over is None else (over[0], [old.index for old in over[1]])
 
 
 def test_bytes_count_until_they_are_released() -> None:
@@ -33,8 +40,8 @@ def test_the_oldest_of_its_lane_gives_way() -> None:
     queue.offer(Lane.METRIC, item(0))
     for number in range(3):
         queue.offer(Lane.TRACE, item(number))
-    assert queue.offer_over(Lane.TRACE, item(3)) == (Lane.TRACE, [item(0)])
-    assert queue.offer_over(Lane.TRACE, item(4, 100 + cost)) == (Lane.TRACE, [item(1), item(2)])
+    assert gone_for(queue, Lane.TRACE, item(3)) == (Lane.TRACE, [0])
+    assert gone_for(queue, Lane.TRACE, item(4, 100 + cost)) == (Lane.TRACE, [1, 2])
     assert [one.index for one in queue.take(Lane.TRACE, 1_000_000, 10)] == [3, 4]
     assert queue.offer_over(Lane.TRACE, item(5)) is None
     assert queue.waiting(Lane.METRIC)[0] == 1
@@ -47,8 +54,8 @@ def test_the_lane_that_holds_more_gives_way() -> None:
     queue.offer(Lane.METRIC, item(0))
     for number in range(3):
         queue.offer(Lane.TRACE, item(number))
-    assert queue.offer_over(Lane.METRIC, item(1)) == (Lane.TRACE, [item(0)])
-    assert queue.offer_over(Lane.METRIC, item(2)) == (Lane.METRIC, [item(0)])
+    assert gone_for(queue, Lane.METRIC, item(1)) == (Lane.TRACE, [0])
+    assert gone_for(queue, Lane.METRIC, item(2)) == (Lane.METRIC, [0])
     assert [queue.waiting(lane)[0] for lane in (Lane.METRIC, Lane.TRACE)] == [2, 2]
     assert queue.bytes == 4 * cost
 
