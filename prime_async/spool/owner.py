@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EntryWriter"]
 
-_GRANT_BYTES = 4 * 1024 * 1024
+_GRANT_BYTES = 16 * 1024 * 1024
 
 
 class EntryWriter:

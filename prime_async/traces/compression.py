@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import anyio.to_thread
 
-__all__ = ["TRACES_ZSTD", "EncodedBody", "compress_batch", "compressed", "plain_body"]
+__all__ = ["TRACES_ZSTD", "EncodedBody", "compress_batch", "compressed", "load", "plain_body"]
 
 TRACES_ZSTD = "traces-zstd"
 """Feature of platforms that take a batch compressed with Zstandard."""
@@ -89,6 +89,14 @@ def compressed(
         gzip = _zlib().compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_CONTAINER)
         return _zipped(gzip, chunks)
     return _framed(zstd.ZstdCompressor(level=_ZSTD_LEVEL), chunks)
+
+
+def load() -> None:
+    """Import what compresses now: later the import would compete with a program at full speed, in a
+    hundred waits for the interpreter.
+    """
+    _zstd()
+    _zlib()
 
 
 def _zipped(compressor: _Compressor, chunks: Iterable[bytes | memoryview]) -> EncodedBody:
