@@ -29,7 +29,7 @@ _HELD_BYTES = 256 * 1024
 """What is larger is written without the interpreter."""
 
 _fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
-_writev: Callable[[int, Any], int] = getattr(
+_os_writev: Callable[[int, Any], int] = getattr(
     os, "writev", lambda fd, parts: os.write(fd, b"".join(parts))
 )
 
@@ -144,7 +144,7 @@ class SegmentWriter:
         self._check_usable()
         fd = self._file.fileno()
         try:
-            written = _written(fd, parts, total)
+            written = _writev(fd, parts)
             if written < total:
                 # A short write is a disk that ran full: the next one brings its errno.
                 _write_rest(fd, b"".join(parts)[written:])
@@ -181,13 +181,14 @@ class SegmentWriter:
             raise SpoolError(f"{self.path} is closed", path=self.path)
 
 
-def _written(fd: int, parts: tuple[bytes | bytearray | memoryview, ...], total: int) -> int:
+def _writev(fd: int, parts: tuple[bytes | bytearray | memoryview, ...]) -> int:
     """Write once, and return how much was written."""
+    total = sum(map(len, parts))
     if total <= _HELD_BYTES and (write := _held_write()) is not None:
         done = write(fd, b"".join(parts), total)
         if done >= 0:
             return done
-    return _writev(fd, parts)  # after an error the same again, which says what it is
+    return _os_writev(fd, parts)  # after an error the same again, which says what it is
 
 
 @functools.cache
