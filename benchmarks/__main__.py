@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME[:CASE]...] [--json]``: run benchmarks; all of them without a name."""
+"""``python -m benchmarks [NAME[:CASE]...] [--json]``: run benchmarks, all of them by default."""
 
 from __future__ import annotations
 
