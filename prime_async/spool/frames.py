@@ -40,7 +40,6 @@ _FILE = struct.Struct("<8sII")
 _HEADER = struct.Struct("<2sBBIQI")
 _CHECK = struct.Struct("<I")
 _PIECE_BYTES = 5 * 1024
-_PIECEWISE_BYTES = 256 * 1024
 FRAME_HEADER_BYTES = _HEADER.size + _CHECK.size
 FILE_HEADER = _FILE.pack(
     _MAGIC, FORMAT_VERSION, crc32(_MAGIC + FORMAT_VERSION.to_bytes(4, "little"))
@@ -70,9 +69,16 @@ class FrameHeader(msgspec.Struct, frozen=True):
     checksum: int
 
 
-def encode_header(kind: FrameType, index: int, payload: bytes | bytearray | memoryview) -> bytes:
-    """Return the header that goes before a payload."""
-    head = _HEADER.pack(MARKER, kind, 0, len(payload), index, _checksum(payload))
+def encode_header(
+    kind: FrameType, index: int, payload: bytes | bytearray | memoryview, *, held: bool = False
+) -> bytes:
+    """Return the header that goes before a payload.
+
+    Args:
+        held: keep the interpreter meanwhile.
+    """
+    checksum = _held_checksum(payload) if held else _crc32()(payload, 0)
+    head = _HEADER.pack(MARKER, kind, 0, len(payload), index, checksum)
     return head + _CHECK.pack(crc32(head))
 
 
@@ -93,17 +99,12 @@ def file_version(raw: bytes) -> int | None:
     return int(version) if magic == _MAGIC and checksum == crc32(raw[:12]) else None
 
 
-def _checksum(payload: bytes | bytearray | memoryview) -> int:
-    """Return the CRC-32 of a payload.
-
-    In pieces, as more than 5 KiB at a time would let go of the interpreter, and the log call that
-    writes a record have to wait until it gets it back. What takes longer than that wait is not cut.
+def _held_checksum(payload: bytes | bytearray | memoryview) -> int:
+    """Return the CRC-32 of a payload, in pieces: one call for more than 5 KiB lets go of the
+    interpreter.
     """
-    crc, size = _crc32(), len(payload)
-    if not _PIECE_BYTES < size <= _PIECEWISE_BYTES:
-        return crc(payload, 0)
-    view, checksum = memoryview(payload), 0
-    for start in range(0, size, _PIECE_BYTES):
+    crc, view, checksum = _crc32(), memoryview(payload), 0
+    for start in range(0, len(payload), _PIECE_BYTES):
         checksum = crc(view[start : start + _PIECE_BYTES], checksum)
     return checksum
 

@@ -29,7 +29,7 @@ _HELD_BYTES = 256 * 1024
 """What is larger is written without the interpreter."""
 
 _fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
-_os_writev: Callable[[int, Any], int] = getattr(
+_writev: Callable[[int, Any], int] = getattr(
     os, "writev", lambda fd, parts: os.write(fd, b"".join(parts))
 )
 
@@ -75,9 +75,18 @@ class SegmentWriter:
             raise
 
     def append(
-        self, kind: FrameType, payload: bytes | bytearray | memoryview, *, index: int = 0
+        self,
+        kind: FrameType,
+        payload: bytes | bytearray | memoryview,
+        *,
+        index: int = 0,
+        held: bool = False,
     ) -> int:
         """Write one frame and return the offset where it begins.
+
+        Args:
+            held: keep the interpreter meanwhile, up to 256 KiB: for calls that must not wait until
+                another thread gives it back.
 
         Raises:
             SpoolError: the disk or the quota is full, the frame does not fit under ``max_bytes``,
@@ -92,12 +101,13 @@ class SegmentWriter:
             )
         if not 0 <= index < 1 << 64:
             raise UsageError(f"{index} cannot be the index of a record", field="index")
-        header = encode_header(kind, index, payload)
+        held = held and length <= _HELD_BYTES
+        header = encode_header(kind, index, payload, held=held)
         total = len(header) + length
         if self._max_bytes is not None and self.size + total > self._max_bytes:
             raise SpoolError(f"{self.path} is full at {self._max_bytes} bytes", path=self.path)
         offset = self.size
-        self._write((header, payload), total)
+        self._write((header, payload), total, held)
         self.frames += 1
         return offset
 
@@ -140,11 +150,13 @@ class SegmentWriter:
     ) -> None:
         self.close()
 
-    def _write(self, parts: tuple[bytes | bytearray | memoryview, ...], total: int) -> None:
+    def _write(
+        self, parts: tuple[bytes | bytearray | memoryview, ...], total: int, held: bool = False
+    ) -> None:
         self._check_usable()
         fd = self._file.fileno()
         try:
-            written = _writev(fd, parts)
+            written = _written(fd, parts, held)
             if written < total:
                 # A short write is a disk that ran full: the next one brings its errno.
                 _write_rest(fd, b"".join(parts)[written:])
@@ -181,14 +193,14 @@ class SegmentWriter:
             raise SpoolError(f"{self.path} is closed", path=self.path)
 
 
-def _writev(fd: int, parts: tuple[bytes | bytearray | memoryview, ...]) -> int:
+def _written(fd: int, parts: tuple[bytes | bytearray | memoryview, ...], held: bool) -> int:
     """Write once, and return how much was written."""
-    total = sum(map(len, parts))
-    if total <= _HELD_BYTES and (write := _held_write()) is not None:
-        done = write(fd, b"".join(parts), total)
+    if held and (write := _held_write()) is not None:
+        data = b"".join(parts)
+        done = write(fd, data, len(data))
         if done >= 0:
             return done
-    return _os_writev(fd, parts)  # after an error the same again, which says what it is
+    return _writev(fd, parts)  # after an error the same again, which says what it is
 
 
 @functools.cache

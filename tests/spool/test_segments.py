@@ -80,20 +80,20 @@ def test_one_write_per_append(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert calls == [65_000 + frames.FRAME_HEADER_BYTES]
 
 
-@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("held", ["", "held", "without ctypes"])
 def test_records_of_all_sizes_are_read_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: str
 ) -> None:
-    """Small ones, which are written and summed without letting go of the interpreter where that can
-    be done, and large ones.
-    """
+    """Whether or not the interpreter is kept meanwhile, and where it cannot be."""
     from prime_async.spool import writer as module
 
-    if not held:
+    if held == "without ctypes":
         monkeypatch.setattr(module, "_held_write", lambda: None)
     sizes = (0, 1, 5_120, 5_121, 65_000, 262_144, 262_145, 600_000)
     wanted = [(FrameType.DATA, size, os.urandom(size)) for size in sizes]
-    _write(tmp_path / "a.seg", wanted)
+    with SegmentWriter(tmp_path / "a.seg") as writer:
+        for kind, index, payload in wanted:
+            writer.append(kind, payload, index=index, held=bool(held))
     assert _read(tmp_path / "a.seg") == wanted
 
 
