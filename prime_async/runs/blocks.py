@@ -21,7 +21,7 @@ BLOCK_BYTES = 8 * 2**20
 _OWN_BYTES = 2**20
 """A record of this size stays the object it is."""
 
-_SPARE = 2
+_SPARE = 1
 """Blocks that are kept for the next records: memory that is new costs a page fault per 4 KiB."""
 
 _JOINED_BYTES = 512 * 1024

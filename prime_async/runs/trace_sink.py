@@ -70,9 +70,9 @@ class TraceSink:
         if to_rows and self._fallback is not None:
             self._fallback.prepare(batch)
             return
-        pieces = list(joined(batch.items))
-        batch.digest = digest_of(pieces)
-        batch.body = compressed(pieces, self._features, self._gzip_level)
+        # Twice, where there is something to join: what comes from the disk would be held twice.
+        batch.digest = digest_of(joined(batch.items))
+        batch.body = compressed(joined(batch.items), self._features, self._gzip_level)
 
     async def send(self, batch: Batch) -> Outcome:
         """Upload; the service stores all of a batch or nothing."""

@@ -109,8 +109,12 @@ def _framed(compressor: Any, chunks: Iterable[bytes | memoryview]) -> EncodedBod
     """Compress with Zstandard. The last window ends the frame in the same call: when it is the only
     one, the compressor reads it where it is.
     """
-    *before, last = list(_windows(chunks)) or [b""]
-    pieces = [piece for window in before if (piece := compressor.compress(window))]
+    pieces: list[bytes] = []
+    last: bytes | memoryview = b""
+    for window in _windows(chunks):
+        if last and (piece := compressor.compress(last)):
+            pieces.append(piece)
+        last = window
     pieces.append(compressor.compress(last, compressor.FLUSH_FRAME))
     return EncodedBody(tuple(pieces), "zstd", sum(map(len, pieces)))
 
