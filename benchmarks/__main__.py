@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME...] [--json]``: run benchmarks; without a name all of them."""
+"""``python -m benchmarks [NAME[:CASE]...] [--json]``: run benchmarks, all of them by default."""
 
 from __future__ import annotations
 
@@ -32,10 +32,17 @@ def names() -> list[str]:
     return sorted(stem for stem in stems if stem not in _EQUIPMENT)
 
 
+def cases(name: str) -> tuple[str, ...]:
+    """List the cases of a benchmark that can be run alone."""
+    found: tuple[str, ...] = getattr(importlib.import_module(f"benchmarks.{name}"), "CASES", ())
+    return found
+
+
 def run(name: str) -> dict[str, Any]:
-    """Run one benchmark."""
+    """Run one benchmark, or with ``name:case`` one of its cases."""
+    name, _, only = name.partition(":")
     module = importlib.import_module(f"benchmarks.{name}")
-    result: dict[str, Any] = module.run()
+    result: dict[str, Any] = module.run(only) if only else module.run()
     return result
 
 
@@ -45,8 +52,12 @@ def main() -> None:
     parser.add_argument("name", nargs="*", help=" | ".join(names()))
     parser.add_argument("--json", action="store_true", help="one JSON object per line on stdout")
     arguments = parser.parse_args()
-    if unknown := set(arguments.name) - set(names()):
-        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(names())}")
+    for asked in arguments.name:
+        name, _, only = asked.partition(":")
+        if name not in names():
+            parser.error(f"no benchmark {name}; there are {', '.join(names())}")
+        if only and only not in cases(name):
+            parser.error(f"no case {only} that runs alone; there are {', '.join(cases(name))}")
     for name in arguments.name or names():
         print(f"running {name} …", file=sys.stderr)
         result = run(name)

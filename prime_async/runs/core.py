@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 from prime_async import ids
 from prime_async.errors import PrimeTracesError
+from prime_async.runs.blocks import Item
 from prime_async.runs.counters import Counters
 from prime_async.runs.errors import ConfigurationError, RunFinishedError, UndeliveredError
 from prime_async.runs.exits import Leaving, forget_in_children
@@ -23,7 +24,7 @@ from prime_async.runs.opened import Connection, OpenedRun
 from prime_async.runs.options import BeforeFinish, RunStatus
 from prime_async.runs.projection import build_samples, is_trace
 from prime_async.runs.quarantine import Quarantine
-from prime_async.runs.queue import Item, Lane, Offered, RecordQueue
+from prime_async.runs.queue import Lane, Offered, RecordQueue
 from prime_async.runs.receipts import FinishReceipt, RefusedRecord, RunStats
 from prime_async.runs.records import Encoded, RecordEncoder, RefusedRecordError, finite_only
 from prime_async.runs.serving import Serving

@@ -15,9 +15,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from prime_async.errors import PrimeError
+from prime_async.runs.blocks import Item
 from prime_async.runs.circuit import Circuit
 from prime_async.runs.counters import Counters
-from prime_async.runs.queue import Item, RecordQueue
+from prime_async.runs.queue import RecordQueue
 from prime_async.runs.sinks import Batch, Outcome, Refused, Sink, is_rejection, is_transient
 from prime_async.runs.spooling import LaneSpool
 from prime_async.runs.uploader import in_thread

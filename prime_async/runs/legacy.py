@@ -8,8 +8,9 @@ import msgspec
 
 from prime_async import values
 from prime_async.evals.traces_read import entry
+from prime_async.runs.blocks import Item
 from prime_async.runs.projection import build_samples
-from prime_async.runs.queue import Item, Lane
+from prime_async.runs.queue import Lane
 from prime_async.runs.sinks import Batch, Outcome, Refused, Sink
 
 __all__ = ["LegacyTraceSink"]

@@ -11,8 +11,9 @@ import msgspec
 
 from prime_async.api import AsyncAPIClient
 from prime_async.errors import APIError, PrimeError
+from prime_async.runs.blocks import Item
 from prime_async.runs.options import RunKind
-from prime_async.runs.queue import Item, Lane
+from prime_async.runs.queue import Lane
 from prime_async.runs.sinks import (
     BATCH_SECONDS,
     Batch,

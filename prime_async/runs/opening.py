@@ -35,8 +35,9 @@ from prime_async.runs.options import (
 )
 from prime_async.runs.run import AsyncRun
 from prime_async.runs.step_samples import check_way_of_samples
-from prime_async.runs.uploader import uploader
+from prime_async.runs.uploader import in_thread, uploader
 from prime_async.spool import Spool
+from prime_async.traces import compression
 from prime_async.traces.api import AsyncTracesAPIClient
 from prime_async.traces.errors import in_family
 from prime_async.transport import RetryPolicy, deadline
@@ -206,6 +207,8 @@ class _Opening:
             except BaseException:
                 await connection.aclose()
                 raise
+        if not self._opt_out:
+            await in_thread(compression.load)
         settings = connection.api.settings
         core = RunCore(self._opened(handle, settings, attached=run_id is not None))
         core.start(connection)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prime_async import ids
 from prime_async.errors import SpoolError, UsageError
-from prime_async.runs.queue import Item
+from prime_async.runs.blocks import Item
 from prime_async.runs.receipts import RefusedRecord
 from prime_async.runs.spooling import SpoolPlace
 from prime_async.spool import EntryWriter

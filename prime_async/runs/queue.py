@@ -8,12 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from itertools import islice
 
-import msgspec
+from prime_async.runs.blocks import Blocks, Item
 
-__all__ = ["Item", "Lane", "Offered", "RecordQueue"]
-
-_ITEM_BYTES = 160
-"""What an item costs beside its data: the objects around it."""
+__all__ = ["Lane", "Offered", "RecordQueue"]
 
 _NEIGHBOURS = 64
 
@@ -26,18 +23,6 @@ class Lane(enum.Enum):
     SAMPLE = "run.samples"
     METRIC = "run.metrics"
     DISTRIBUTION = "run.distributions"
-
-
-class Item(msgspec.Struct, frozen=True, order=True, gc=False):
-    """An encoded record: its number in the lane, from 0, and its JSON bytes."""
-
-    index: int
-    data: bytes
-
-    @property
-    def cost(self) -> int:
-        """Bytes of memory it counts for."""
-        return len(self.data) + _ITEM_BYTES
 
 
 class Offered(enum.Enum):
@@ -53,7 +38,8 @@ class RecordQueue:
     """Encoded records, first in first out per lane, for any number of producers.
 
     Bytes count until `release`, so what is on its way belongs to the limit too. Every method takes
-    one short lock and no more than a few microseconds.
+    one short lock, for microseconds; lines of traces and episodes are copied under it, into
+    `Blocks`.
 
     Args:
         max_bytes: the limit over all lanes.
@@ -63,6 +49,7 @@ class RecordQueue:
         self.max_bytes = max_bytes
         self._lock = threading.Lock()
         self._lanes: dict[Lane, deque[Item]] = {lane: deque() for lane in Lane}
+        self._blocks = {lane: Blocks() for lane in (Lane.TRACE, Lane.EPISODE)}
         self._sizes: dict[Lane, int] = dict.fromkeys(Lane, 0)
         self._next: dict[Lane, int] = dict.fromkeys(Lane, 0)
         self._ripe: dict[Lane, tuple[int, int]] = dict.fromkeys(Lane, (0, 0))
@@ -145,14 +132,17 @@ class RecordQueue:
             wake()
 
     def take(self, lane: Lane, max_bytes: int, max_items: int) -> list[Item]:
-        """Take items from the front, up to these limits, one at least where there is one."""
+        """Take items from the front, up to these limits, one at least where there is one.
+
+        Where a block ends, the batch does, unless it is small: it is one piece of memory then.
+        """
         taken: list[Item] = []
         size = 0
         with self._lock:
             waiting = self._lanes[lane]
             while waiting and len(taken) < max_items:
-                data = len(waiting[0].data)
-                if taken and size + data > max_bytes:
+                data = waiting[0].size
+                if taken and (size + data > max_bytes or _parted(waiting[0], size, max_bytes)):
                     break
                 item = waiting.popleft()
                 self._sizes[lane] -= item.cost
@@ -190,7 +180,8 @@ class RecordQueue:
 
     def _append(self, lane: Lane, item: Item, cost: int) -> Offered:
         waiting, before = self._lanes[lane], self._sizes[lane]
-        waiting.append(item)
+        blocks = self._blocks.get(lane)
+        waiting.append(item if blocks is None else blocks.stored(item))
         self._sizes[lane] = before + cost
         self._bytes += cost
         self.peak_bytes = max(self.peak_bytes, self._bytes)
@@ -198,3 +189,7 @@ class RecordQueue:
         now = len(waiting) == number or before < size <= before + cost
         crowding = (self._bytes - cost) * 2 < self.max_bytes <= self._bytes * 2
         return Offered.WAKE if now or crowding else Offered.TAKEN
+
+
+def _parted(following: Item, size: int, max_bytes: int) -> bool:
+    return following.begins and size * 4 >= max_bytes

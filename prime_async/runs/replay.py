@@ -17,11 +17,12 @@ from prime_async.api import AsyncAPIClient
 from prime_async.config import PrimePaths, home_directory
 from prime_async.errors import PrimeError, SpoolError
 from prime_async.runs.backends import report_end
+from prime_async.runs.blocks import Item
 from prime_async.runs.endings import ENDINGS, read_ending
 from prime_async.runs.kept import KeptRecords, kept_records
 from prime_async.runs.opened import Connection, sinks_of
 from prime_async.runs.quarantine import Quarantine
-from prime_async.runs.queue import Item, Lane
+from prime_async.runs.queue import Lane
 from prime_async.runs.receipts import RefusedRecord
 from prime_async.runs.sinks import Batch, Outcome, Refused, Sink, is_rejection
 from prime_async.runs.spooling import SpoolPlace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from prime_async.runs.queue import Item
+from prime_async.runs.blocks import Item
 from prime_async.runs.records import Encoded
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ import msgspec
 from prime_async.api import AsyncAPIClient
 from prime_async.errors import APIError, PrimeError
 from prime_async.evals.push import SAMPLE_RANGES
+from prime_async.runs.blocks import Item
 from prime_async.runs.options import RunKind
-from prime_async.runs.queue import Item, Lane
+from prime_async.runs.queue import Lane
 from prime_async.runs.sinks import BATCH_SECONDS, Batch, Outcome, Refused
 from prime_async.spool import Ranges
 from prime_async.transport import BytesBody, path_segment

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Serving"]
 
 _LOOK_SECONDS = 0.05
+_CORES = os.cpu_count() or 1
 _LOG = logging.getLogger("prime_async.runs")
 
 
@@ -55,6 +56,8 @@ class Serving:
         self._scope: anyio.CancelScope | None = None
         self._draining: anyio.CancelScope | None = None
         self._ended: anyio.Event | None = None
+        # Half of the cores: the rest is for the program that logs.
+        self._workers = anyio.CapacityLimiter(max(1, _CORES // 2))
 
     def start(self, connection: Connection | None) -> None:
         """Begin on the uploader of this process, without waiting for it.
@@ -94,6 +97,7 @@ class Serving:
     async def drain(self, seconds: float) -> None:
         """Deliver what is there for at most so many seconds, then stop for good."""
         self._core.queue.close()
+        self._workers.total_tokens = _CORES  # the program that logs waits now
         for lane in self.lanes.values():
             lane.end()
         if self._ended is not None:
@@ -122,7 +126,7 @@ class Serving:
     async def arrived(self, sink: Sink, batch: Batch, outcome: Outcome) -> None:
         """Count a batch, and tell the user."""
         self.batches += 1
-        size = sum(len(item.data) for item in outcome.delivered)
+        size = sum(item.size for item in outcome.delivered)
         self.bytes += size
         told = self._core.options.on_batch
         if told is None:
@@ -161,13 +165,11 @@ class Serving:
             assert core.opened.connect is not None
             self.connection = core.opened.connect()
         slots = anyio.CapacityLimiter(core.options.concurrency)
-        # Half of the cores: the rest is for the program that logs.
-        workers = anyio.CapacityLimiter(max(1, (os.cpu_count() or 1) // 2))
         for sink in core.opened.sinks(self.connection, core.log_id, owner=core.owner):
             circuit = self._circuits.setdefault(sink.name, _circuit(sink.name, core))
             spool = core.spools[sink.lane]
             self.lanes[sink.lane] = LaneDelivery(
-                sink, circuit, core.queue, spool, core.counters, slots, workers, self
+                sink, circuit, core.queue, spool, core.counters, slots, self._workers, self
             )
         try:
             with anyio.CancelScope() as self._scope:

@@ -18,7 +18,8 @@ from prime_async.errors import (
     UsageError,
     ValidationError,
 )
-from prime_async.runs.queue import Item, Lane
+from prime_async.runs.blocks import Item
+from prime_async.runs.queue import Lane
 
 __all__ = [
     "BATCH_SECONDS",
@@ -71,7 +72,7 @@ class Batch:
     @property
     def size(self) -> int:
         """Bytes of JSON."""
-        return sum(len(item.data) for item in self.items)
+        return sum(item.size for item in self.items)
 
     def halves(self) -> tuple[Batch, Batch]:
         """Cut it in two."""

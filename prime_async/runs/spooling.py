@@ -13,12 +13,13 @@ from typing import Any
 
 from prime_async import ids
 from prime_async.errors import SpoolError, UsageError
-from prime_async.runs.queue import Item, Lane
+from prime_async.runs.blocks import BLOCK_BYTES, Item
+from prime_async.runs.queue import Lane
 from prime_async.spool import EntryWriter, Meta, Ranges, Spool, SpoolBatch, batches
 
 __all__ = ["BATCH_BYTES", "LaneSpool", "SpoolPlace"]
 
-BATCH_BYTES = 4 * 2**20
+BATCH_BYTES = BLOCK_BYTES
 """Bytes a batch aims at, in memory and from disk."""
 
 _PRUNE_BYTES = 64 * 2**20
@@ -80,13 +81,13 @@ class LaneSpool:
         return self._only_here.total
 
     def write(self, item: Item, *, only_here: bool) -> bool:
-        """Keep a record with one write(2); False when it could not be.
+        """Keep a record with one write(2), for the call that logs it; False when it could not be.
 
         Args:
             only_here: it is not in memory as well.
         """
         with self._lock:
-            return self._write(item, only_here)
+            return self._write(item, only_here, held=True)
 
     def keep(self, items: list[Item], digest: str | None, *, perhaps_sent: bool) -> list[Item]:
         """Keep a batch that could not be delivered; return the records that could not be kept.
@@ -96,7 +97,7 @@ class LaneSpool:
             perhaps_sent: it may have arrived, and must be sent again as the same batch.
         """
         # Locked one by one: a log call that writes, too, must not wait for a whole batch.
-        failed = [item for item in items if not self.write(item, only_here=True)]
+        failed = [item for item in items if not self._keep(item)]
         if perhaps_sent and not failed:
             with self._lock:
                 self._note_cut(items, digest)
@@ -116,7 +117,7 @@ class LaneSpool:
                 return
             self._only_here.subtract(ranges)
             self._try(lambda writer: writer.ack(ranges, receipt))
-            self._settled_bytes += sum(len(item.data) for item in items)
+            self._settled_bytes += sum(item.size for item in items)
             prune = self._settled_bytes >= _PRUNE_BYTES
             if prune:
                 self._settled_bytes = 0
@@ -188,13 +189,17 @@ class LaneSpool:
         else:
             writer.close()
 
-    def _write(self, item: Item, only_here: bool) -> bool:
+    def _keep(self, item: Item) -> bool:
+        with self._lock:
+            return self._write(item, only_here=True, held=False)
+
+    def _write(self, item: Item, only_here: bool, held: bool) -> bool:
         writer = self._opened()
         if writer is None:
             return False
         if not self._holds([item]):
             try:
-                writer.data(item.index, item.data)
+                writer.data(item.index, item.view, held=held)
             except (SpoolError, UsageError) as error:
                 self._fault(error)
                 return False

@@ -20,9 +20,10 @@ import msgspec
 
 from prime_async.api import AsyncAPIClient
 from prime_async.errors import APIError, NotFoundError, PrimeError
+from prime_async.runs.blocks import Item
 from prime_async.runs.errors import ConfigurationError, UndeliveredError
 from prime_async.runs.projection import episodes_to_parquet_bytes
-from prime_async.runs.queue import Item, Lane
+from prime_async.runs.queue import Lane
 from prime_async.runs.sinks import BATCH_SECONDS, Batch, Outcome, Sink, is_rejection
 from prime_async.runs.storage import put_file
 from prime_async.runs.uploader import in_thread

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 from prime_async.errors import ForbiddenError
-from prime_async.runs.queue import Item, Lane
+from prime_async.runs.blocks import joined
+from prime_async.runs.queue import Lane
 from prime_async.runs.sinks import BATCH_SECONDS, Batch, Outcome, Sink
 from prime_async.runs.spooling import BATCH_BYTES
 from prime_async.runs.step_samples import sent_as_files
@@ -23,7 +24,6 @@ TRACES = "traces"
 """Name of the sink."""
 
 _MAX_LINES = 2000
-_PIECE_BYTES = 512 * 1024
 _LOG = logging.getLogger("prime_async.runs")
 
 
@@ -70,9 +70,9 @@ class TraceSink:
         if to_rows and self._fallback is not None:
             self._fallback.prepare(batch)
             return
-        pieces = list(_joined(batch.items))
-        batch.digest = digest_of(pieces)
-        batch.body = compressed(pieces, self._features, self._gzip_level)
+        # Twice, where there is something to join: what comes from the disk would be held twice.
+        batch.digest = digest_of(joined(batch.items))
+        batch.body = compressed(joined(batch.items), self._features, self._gzip_level)
 
     async def send(self, batch: Batch) -> Outcome:
         """Upload; the service stores all of a batch or nothing."""
@@ -109,21 +109,3 @@ class TraceSink:
             receipt=receipt.upload_id,
             replayed=receipt.get("replayed") is True,
         )
-
-
-def _joined(items: Sequence[Item]) -> Iterator[bytes]:
-    """Join lines into pieces that are worth a call.
-
-    Hashing and compressing let go of the interpreter, and taking it back makes the thread that logs
-    wait: a few long calls disturb it less than one per line.
-    """
-    lines: list[bytes] = []
-    size = 0
-    for item in items:
-        lines.append(item.data)
-        size += len(item.data)
-        if size >= _PIECE_BYTES:
-            yield b"".join(lines)
-            lines, size = [], 0
-    if lines:
-        yield b"".join(lines)

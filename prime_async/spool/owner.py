@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EntryWriter"]
 
-_GRANT_BYTES = 4 * 1024 * 1024
+_GRANT_BYTES = 16 * 1024 * 1024
 
 
 class EntryWriter:
@@ -68,8 +68,13 @@ class EntryWriter:
         with self._segments.lock:
             self._segments.begin()
 
-    def data(self, index: int, payload: bytes | bytearray) -> None:
+    def data(
+        self, index: int, payload: bytes | bytearray | memoryview, *, held: bool = False
+    ) -> None:
         """Keep a record: its position in the input and its exact JSON bytes.
+
+        Args:
+            held: keep the interpreter meanwhile; see `SegmentWriter.append`.
 
         Raises:
             SpoolError: the disk or the spool is full, or the writer is closed.
@@ -78,7 +83,7 @@ class EntryWriter:
         self._check_process()
         with self._segments.lock:
             self._take_room(len(payload) + FRAME_HEADER_BYTES)
-            self._segments.append(FrameType.DATA, index, payload)
+            self._segments.append(FrameType.DATA, index, payload, held)
             self._state.present.add(index)
 
     def cut(self, ranges: Ranges, digest: str | None = None) -> Cut:

@@ -52,8 +52,14 @@ class RollingWriter:
         self._closed = False
         self._sync_lock = threading.Lock()
 
-    def append(self, kind: FrameType, index: int, payload: bytes | bytearray) -> None:
-        """Write one frame.
+    def append(
+        self,
+        kind: FrameType,
+        index: int,
+        payload: bytes | bytearray | memoryview,
+        held: bool = False,
+    ) -> None:
+        """Write one frame; see `SegmentWriter.append`.
 
         Raises:
             SpoolError: the disk is full or cannot be written; nothing was written.
@@ -61,7 +67,7 @@ class RollingWriter:
         """
         segment = self._segment_for(FRAME_HEADER_BYTES + len(payload))
         before = segment.size
-        segment.append(kind, payload, index=index)
+        segment.append(kind, payload, index=index, held=held)
         self.bytes_written += segment.size - before
         if kind == FrameType.DATA:
             self._held.add(index)

@@ -33,7 +33,7 @@ class Spool:
 
     Any number of processes may use the same root at the same time. When the limit is reached new
     records are refused with `SpoolError`; nothing undelivered is ever deleted to make room. Each
-    writer takes room 4 MiB at a time, so that several at once may pass the limit by as much each.
+    writer takes room 16 MiB at a time, so that several at once may pass the limit by as much each.
 
     Args:
         root: the folder, usually ``~/.prime/spool``. Made with mode 0700 when the first entry is

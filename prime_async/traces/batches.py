@@ -92,7 +92,7 @@ class Draft:
         )
 
 
-def digest_of(chunks: Iterable[bytes]) -> str:
+def digest_of(chunks: Iterable[bytes | memoryview]) -> str:
     """Return the SHA-256 of bytes in pieces, as 64 lower-case hex digits."""
     digest = hashlib.sha256()
     for chunk in chunks:

@@ -16,12 +16,12 @@ from typing import Any, Protocol
 
 import anyio.to_thread
 
-__all__ = ["TRACES_ZSTD", "EncodedBody", "compress_batch", "compressed", "plain_body"]
+__all__ = ["TRACES_ZSTD", "EncodedBody", "compress_batch", "compressed", "load", "plain_body"]
 
 TRACES_ZSTD = "traces-zstd"
 """Feature of platforms that take a batch compressed with Zstandard."""
 
-_WINDOW = 2**20
+_WINDOW = 8 * 2**20
 """Bytes given to the compressor at a time: bounds what one of its answers can be."""
 
 _GZIP_LEVEL = 1
@@ -73,7 +73,9 @@ async def compress_batch(chunks: Iterable[bytes], peer_features: Collection[str]
 
 
 def compressed(
-    chunks: Iterable[bytes], peer_features: Collection[str], gzip_level: int | None = None
+    chunks: Iterable[bytes | memoryview],
+    peer_features: Collection[str],
+    gzip_level: int | None = None,
 ) -> EncodedBody:
     """Compress the bytes of a batch in this thread; see :func:`compress_batch`.
 
@@ -81,23 +83,43 @@ def compressed(
         gzip_level: 0 to 9: gzip of this level of zlib, whatever the platform announces.
     """
     if gzip_level is not None:
-        return _through(
-            zlib.compressobj(gzip_level, zlib.DEFLATED, _GZIP_CONTAINER), chunks, "gzip"
-        )
+        return _zipped(zlib.compressobj(gzip_level, zlib.DEFLATED, _GZIP_CONTAINER), chunks)
     zstd = _zstd() if TRACES_ZSTD in peer_features else None
     if zstd is None:
         gzip = _zlib().compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_CONTAINER)
-        return _through(gzip, chunks, "gzip")
-    return _through(zstd.ZstdCompressor(level=_ZSTD_LEVEL), chunks, "zstd")
+        return _zipped(gzip, chunks)
+    return _framed(zstd.ZstdCompressor(level=_ZSTD_LEVEL), chunks)
 
 
-def _through(compressor: _Compressor, chunks: Iterable[bytes], encoding: str) -> EncodedBody:
+def load() -> None:
+    """Import what compresses now: later the import would compete with a program at full speed, in a
+    hundred waits for the interpreter.
+    """
+    _zstd()
+    _zlib()
+
+
+def _zipped(compressor: _Compressor, chunks: Iterable[bytes | memoryview]) -> EncodedBody:
     pieces = [piece for window in _windows(chunks) if (piece := compressor.compress(window))]
     pieces.append(compressor.flush())
-    return EncodedBody(tuple(pieces), encoding, sum(map(len, pieces)))
+    return EncodedBody(tuple(pieces), "gzip", sum(map(len, pieces)))
 
 
-def _windows(chunks: Iterable[bytes]) -> Iterator[bytes | memoryview]:
+def _framed(compressor: Any, chunks: Iterable[bytes | memoryview]) -> EncodedBody:
+    """Compress with Zstandard. The last window ends the frame in the same call: when it is the only
+    one, the compressor reads it where it is.
+    """
+    pieces: list[bytes] = []
+    last: bytes | memoryview = b""
+    for window in _windows(chunks):
+        if last and (piece := compressor.compress(last)):
+            pieces.append(piece)
+        last = window
+    pieces.append(compressor.compress(last, compressor.FLUSH_FRAME))
+    return EncodedBody(tuple(pieces), "zstd", sum(map(len, pieces)))
+
+
+def _windows(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
     for chunk in chunks:
         if len(chunk) <= _WINDOW:
             yield chunk

@@ -31,6 +31,7 @@ def test_benchmarks_are_found_and_equipment_is_not() -> None:
     """Every module with a run() is a benchmark."""
     names = command.names()
     assert {"evals", "sink", "startup", "traces"} <= set(names)
+    assert set(command.cases("sink")) >= {"stream_65k", "server_down"} > set(command.cases("evals"))
     assert not {"harness", "rollouts", "server", "samples", "report", "uploads"} & set(names)
 
 

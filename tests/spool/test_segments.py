@@ -80,6 +80,23 @@ def test_one_write_per_append(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert calls == [65_000 + frames.FRAME_HEADER_BYTES]
 
 
+@pytest.mark.parametrize("held", ["", "held", "without ctypes"])
+def test_records_of_all_sizes_are_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: str
+) -> None:
+    """Whether or not the interpreter is kept meanwhile, and where it cannot be."""
+    from prime_async.spool import writer as module
+
+    if held == "without ctypes":
+        monkeypatch.setattr(module, "_held_write", lambda: None)
+    sizes = (0, 1, 5_120, 5_121, 65_000, 262_144, 262_145, 600_000)
+    wanted = [(FrameType.DATA, size, os.urandom(size)) for size in sizes]
+    with SegmentWriter(tmp_path / "a.seg") as writer:
+        for kind, index, payload in wanted:
+            writer.append(kind, payload, index=index, held=bool(held))
+    assert _read(tmp_path / "a.seg") == wanted
+
+
 def test_files_are_private(tmp_path: Path) -> None:
     """Nobody else may read a segment, whatever the umask."""
     before = os.umask(0)
