@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import aiohttp
+from aiohttp.client_exceptions import UnixClientConnectorError
 
 from prime_async.errors import APIConnectionError, APIError, APITimeoutError, ProtocolError
 from prime_async.transport.network import CA_VARIABLES
@@ -64,7 +65,7 @@ def classify(error: Exception) -> Fault | None:
             f"the proxy answered {error.status} {error.message}", arrived=False, retryable=False
         )
     if isinstance(error, aiohttp.ClientConnectorError):
-        return Fault(f"cannot connect: {_words(error)}", arrived=False, retryable=True)
+        return _unreachable(error)
     if isinstance(
         error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError | aiohttp.TooManyRedirects
     ):
@@ -77,6 +78,14 @@ def classify(error: Exception) -> Fault | None:
     if isinstance(error, aiohttp.ClientError | ConnectionError):
         return Fault(f"the connection broke: {_words(error)}", arrived=True, retryable=True)
     return None
+
+
+def _unreachable(error: aiohttp.ClientConnectorError) -> Fault:
+    if not isinstance(error, UnixClientConnectorError):
+        return Fault(f"cannot connect: {_words(error)}", arrived=False, retryable=True)
+    what = f"the embedded platform does not answer on {error.path}: {_words(error)}"
+    hint = "`prime-async local start` starts it, `prime-async local logs` shows what it said"
+    return Fault(what, arrived=False, retryable=True, hint=hint)
 
 
 def _tls_fault(
