@@ -73,8 +73,7 @@ def delete(session: Session, name: str, yes: bool) -> None:
     if not confirm(f"Delete the context {name} and the key in it", yes=yes):
         session.output.note("nothing was deleted")
         return
-    with usage_errors():
-        session.store().delete_context(name)
+    session.store().delete_context(name)
     if session.output.json:
         session.output.document({"deleted": name})
     else:
