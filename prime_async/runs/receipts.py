@@ -112,5 +112,6 @@ def with_next_step(receipt: FinishReceipt) -> str:
     home = home_directory()
     usual = home is not None and PrimePaths(home).root / "spool"
     elsewhere = any(path.parents[1] != usual for path in receipt.spool_paths)
-    what = " --from FOLDER, for each of them," if elsewhere else ""
-    return f"{receipt} (`prime-async traces sync{what}` delivers it)"
+    if elsewhere:
+        return f"{receipt} (`prime-async traces sync --from FOLDER` delivers each of them)"
+    return f"{receipt} (`prime-async traces sync` delivers it)"
