@@ -9,16 +9,20 @@ import os
 import secrets
 import stat
 from collections.abc import AsyncGenerator, AsyncIterator
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import anyio.to_thread
 
-__all__ = ["AtomicFile", "LocalFile", "WINDOW", "sha256_of", "windows_of"]
+__all__ = ["AtomicFile", "LocalFile", "WINDOW", "nearest_path", "sha256_of", "windows_of"]
 
 WINDOW = 2**20
 """Bytes read or written at a time."""
+
+_MOST_LOOKED_AT = 10_000
 
 
 class LocalFile:
@@ -120,12 +124,25 @@ class AtomicFile:
             raise IsADirectoryError(errno.EISDIR, "is a folder, not a file", str(self.path))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        self._descriptor = os.open(self._fresh, flags, 0o666)
+        try:
+            self._descriptor = os.open(self._fresh, flags, 0o666)
+        except OSError as error:  # nobody asked for a file of the other name
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(self._descriptor, view) :]
+
+
+def nearest_path(path: Path) -> Path | None:
+    """Return the entry of the same folder whose name is most like that of a missing one."""
+    try:
+        names = sorted(entry.name for entry in islice(path.parent.iterdir(), _MOST_LOOKED_AT))
+    except OSError:
+        return None
+    near = get_close_matches(path.name, names, n=1)
+    return path.with_name(near[0]) if near else None
 
 
 async def sha256_of(path: Path) -> str:

@@ -45,11 +45,11 @@ ENTRIES = {
 
 _HELP = """Evaluations, sandboxes, traces, and the platform behind them, from the command line.
 
-New here: `prime-async demo` runs both on this machine; it needs no account.
+New here: `prime-async demo` shows it on this machine; it needs no account.
 
 Agents and scripts: use --output json; everything but the one document goes to standard error. Exit
-codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted; `sandbox exec` and `run`, `job
-wait` and `follow` end with the code of their command.
+codes: 0 done, 1 failed, 2 called wrongly, 130 interrupted, 143 ended by SIGTERM; `sandbox exec`
+and `run`, `job wait` and `follow` end with the code of their command.
 """
 
 

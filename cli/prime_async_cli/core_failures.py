@@ -33,7 +33,26 @@ _IN_OPTIONS = {
 }
 """Hints where the core speaks of its arguments, by the argument at fault."""
 
+_OPTIONS = {
+    "network_allowlist": "--network-allow",
+    "network_denylist": "--network-deny",
+    "gpu_count": "--gpu-count",
+    "gpu_type": "--gpu-type",
+    "docker_image": "IMAGE",
+    "checkpoint_id": "--checkpoint",
+    "environments[0]": "--env",
+    "file_path": "REMOTE",
+    "job_id": "--job-id",
+    "push_id": "--push-id",
+}
+"""What the command line calls the arguments that messages of the core name."""
+
 _BY_CODE = {
+    "team_not_found": "`prime-async config view` shows the team in use and where it is from; "
+    "`prime-async config remove-team-id` acts for yourself",
+    "volume_not_found": "`prime-async sandbox volumes list` shows the names",
+    "checkpoint_not_found": "`prime-async sandbox checkpoint list SANDBOX` shows the ids",
+    "exposure_not_found": "`prime-async sandbox expose list` shows the ids",
     "trace_not_found": "`prime-async traces list` shows the ids",
     "episode_not_found": "`prime-async traces list --episodes` shows the ids",
     "run_not_found": "`prime-async runs list` shows the ids",
@@ -53,12 +72,13 @@ def explain_core(error: BaseException) -> Failure | None:
     """Say what is known about an error of the core; None when it is not one."""
     if not isinstance(error, errors.PrimeError):
         return None
+    code = _code(error)
     failure = Failure(
         type(error).__name__,
-        _what(error),
+        _with_options(_what(error)) if code == USAGE else _what(error),
         why=_why(error),
         hint=_hint(error),
-        code=_code(error),
+        code=code,
     )
     if isinstance(error, errors.APIError) and error.url is not None:
         failure.where = _request(error)
@@ -80,6 +100,13 @@ def _what(error: errors.PrimeError) -> str:
             rest = message.removeprefix(said).lstrip(": ")
             if rest and len(rest) < len(message):
                 return rest
+    return message
+
+
+def _with_options(message: str) -> str:
+    """Speak of options where the core speaks of arguments."""
+    for name, option in _OPTIONS.items():
+        message = message.replace(name, option)
     return message
 
 
@@ -127,7 +154,8 @@ def _place(path: Path, error: errors.PrimeError) -> str:
 def _why(error: errors.PrimeError) -> str | None:
     """The refused fields, or the cause in its own words where the message does not hold them."""
     if isinstance(error, errors.ValidationError) and error.errors:
-        return "\n".join(_refused_field(entry) for entry in error.errors[:20])
+        refused = [_refused_field(entry) for entry in error.errors[:20]]
+        return None if all(each in error.message for each in refused) else "\n".join(refused)
     detail = getattr(error, "detail", None)
     if isinstance(detail, str) and detail and detail not in error.message:
         return _bounded(detail)

@@ -14,6 +14,7 @@ With ``--output json`` the last line of standard error is one object: ``{"error"
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from dataclasses import dataclass, field
@@ -103,7 +104,7 @@ def explain(error: BaseException) -> Failure:
         return Failure(
             "CommandError", error.message, hint=error.hint, code=error.code, details=error.details
         )
-    if isinstance(error, KeyboardInterrupt):
+    if _was_interrupted(error):
         return Failure("Interrupted", "interrupted", code=130)
     if isinstance(error, streams.OutputError):
         return Failure("OutputError", f"standard output cannot be written: {error}")
@@ -116,20 +117,30 @@ def explain(error: BaseException) -> Failure:
     if isinstance(error, OSError) and error.filename is not None:
         return Failure(
             type(error).__name__,
-            f"{error.strerror or 'cannot be used'}: {error.filename}",
+            f"{error.filename}: {error.strerror or 'cannot be used'}",
             details={"path": str(error.filename)},
         )
     return _explain_unexpected(error)
 
 
+def _was_interrupted(error: BaseException) -> bool:
+    """Ctrl-C; while a module is loaded, an error that it brought about may take its place."""
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    is_ours = isinstance(error, ClickException | CommandError | OSError | streams.OutputError)
+    cause = None if is_ours else error.__cause__ or error.__context__
+    return cause is not None and _was_interrupted(cause)
+
+
 def _explain_usage(error: ClickException) -> Failure:
     context: Context | None = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "prime-async"
+    message = re.sub(r"\s*\n\s*", " ", error.format_message())  # choices come one to a line
     if not isinstance(error, ClickUsageError):
-        return Failure("UsageError", error.format_message(), code=USAGE)
+        return Failure("UsageError", message, code=USAGE)
     return Failure(
         "UsageError",
-        error.format_message(),
+        message,
         where=path,
         hint=f"`{path} --help` shows what it takes",
         code=USAGE,
@@ -154,6 +165,8 @@ def report(error: BaseException, session: Session) -> int:
         return USAGE
     failure = explain(error)
     failure.hint = session.next_step or failure.hint
+    if session.about:
+        failure.message = f"{session.about}: {failure.message}"
     failure.details = {**session.facts, **failure.details}
     if os.environ.get("PRIME_DEBUG"):
         lines = "".join(traceback.format_exception(error))

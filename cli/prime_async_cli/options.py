@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncclick
 from asyncclick import Context, Parameter, ParamType
+from asyncclick.core import ParameterSource
 
 __all__ = [
     "ContextName",
@@ -14,9 +15,11 @@ __all__ = [
     "Identifier",
     "Number",
     "Text",
+    "Word",
     "argument",
     "output_option",
     "page_options",
+    "refuse_pages",
     "yes_option",
 ]
 
@@ -70,7 +73,7 @@ class Number(ParamType[int]):
         number = int(text) if text.isascii() and text.isdecimal() else self.lowest - 1
         if not self.lowest <= number <= self.highest:
             bounds = f"{self.lowest:,} to {self.highest:,}"
-            self.fail(f"{value!r} is not a whole number from {bounds}", param, ctx)
+            self.fail(f"{text[:100]!r} is not a whole number from {bounds}", param, ctx)
         return number
 
     def get_metavar(self, param: Parameter, ctx: Context) -> str:
@@ -86,6 +89,16 @@ class Text(ParamType[str]):
         text = str(value)
         if any("\ud800" <= character <= "\udfff" for character in text):
             self.fail("it is not valid UTF-8", param, ctx)
+        return text
+
+
+class Word(Text):
+    """Text that is not empty, such as a label: an unset variable of the shell is no word."""
+
+    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> str:
+        text = super().convert(value, param, ctx)
+        if not text.strip():
+            self.fail("it is empty", param, ctx)
         return text
 
 
@@ -144,6 +157,13 @@ def yes_option(function: Any) -> Any:
     return asyncclick.option(
         "-y", "--yes", is_flag=True, help="Do not ask; needed where nobody can answer."
     )(function)
+
+
+def refuse_pages(ctx: Context, why: str) -> None:
+    """Refuse ``--page`` and ``--limit`` where they would do nothing."""
+    for name in ("page", "limit"):
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise asyncclick.UsageError(f"--{name} does nothing here: {why}", ctx)
 
 
 def page_options(limit: int, most: int) -> Decorator:

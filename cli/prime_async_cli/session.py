@@ -26,6 +26,7 @@ class Session:
         context: the name given with ``--context``, or None.
         secrets: values that must not appear in any message.
         next_step: what to do should the command fail or be interrupted from here on.
+        about: what the error is about where it does not say so itself, such as a file.
         facts: fields for the JSON form of that error, such as the evaluation that was created.
     """
 
@@ -34,6 +35,7 @@ class Session:
         self.context: str | None = None
         self.secrets: set[str] = set()
         self.next_step: str | None = None
+        self.about: str | None = None
         self.facts: dict[str, Any] = {}
 
     def program(self) -> list[str]:

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from asyncclick import Context, FloatRange, Parameter, ParamType
+from asyncclick import Context, Parameter, ParamType
 
 __all__ = ["Amount", "FilePath", "JsonObject", "Mount", "Real", "Seconds", "Variable"]
 
@@ -26,7 +26,7 @@ class JsonObject(ParamType[dict[str, Any]]):
             return value
         text, source = self._read(str(value), param, ctx)
         try:
-            decoded = json.loads(text, parse_constant=_refuse_constant)
+            decoded = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             place = (
                 f"{source}{error.lineno}:{error.colno}: "
@@ -36,7 +36,9 @@ class JsonObject(ParamType[dict[str, Any]]):
             reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
             self.fail(f"{place}not JSON: {reason}", param, ctx)
         if not isinstance(decoded, dict):
-            self.fail(f"a JSON {type(decoded).__name__}, not an object such as {{...}}", param, ctx)
+            from prime_async.evals.lines import json_name
+
+            self.fail(f"a JSON {json_name(decoded)}, not an object such as {{...}}", param, ctx)
         return decoded
 
     def _read(self, value: str, param: Parameter | None, ctx: Context | None) -> tuple[str, str]:
@@ -54,32 +56,38 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is larger than a number can be")
+    return number
+
+
 class FilePath(ParamType[Path]):
-    """A path of this machine, there or not."""
+    """A path of this machine, there or not; one that is `there` must be."""
 
     name = "path"
+
+    def __init__(self, *, there: bool = False) -> None:
+        self.there = there
 
     def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> Path:
         if not str(value) or "\0" in str(value):
             self.fail(f"{str(value)!r} is not a path", param, ctx)
-        return Path(value)
+        path = Path(value)
+        if self.there and not os.path.lexists(path):
+            from prime_async.localfiles import nearest_path
+
+            near = nearest_path(path)
+            self.fail(
+                f"{path} does not exist.{f' Did you mean {near}?' if near else ''}", param, ctx
+            )
+        return path
 
     def shell_complete(self, ctx: Context, param: Parameter, incomplete: str) -> list[Any]:
         from asyncclick.shell_completion import CompletionItem
 
         return [CompletionItem(incomplete, type="file")]
-
-
-class Amount(FloatRange):
-    """So much of something; NaN and infinity are none."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> Any:
-        amount = super().convert(value, param, ctx)
-        if not math.isfinite(amount):
-            self.fail(f"{value!r} is not a number of anything", param, ctx)
-        return amount
 
 
 class Real(ParamType[float]):
@@ -97,10 +105,11 @@ class Real(ParamType[float]):
         return number
 
 
-class Seconds(ParamType[float]):
-    """A duration within bounds; NaN and infinity are none."""
+class Amount(ParamType[float]):
+    """So much of something, within bounds; NaN and infinity are none."""
 
-    name = "seconds"
+    name = "number"
+    _what = "a number"
 
     def __init__(self, lowest: float, highest: float, *, min_open: bool = False) -> None:
         self.lowest = lowest
@@ -109,14 +118,22 @@ class Seconds(ParamType[float]):
 
     def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> float:
         try:
-            seconds = float(value)
+            amount = float(value)
         except (TypeError, ValueError):
-            seconds = math.nan
-        too_low = seconds <= self.lowest if self.min_open else seconds < self.lowest
-        if math.isnan(seconds) or too_low or seconds > self.highest:
-            bounds = f"{'above ' if self.min_open else ''}{self.lowest:g} to {self.highest:g}"
-            self.fail(f"{value!r} is not a number of seconds from {bounds}", param, ctx)
-        return seconds
+            amount = math.nan
+        too_low = amount <= self.lowest if self.min_open else amount < self.lowest
+        if math.isnan(amount) or too_low or amount > self.highest:
+            low, high = (f"{bound:,.10g}" for bound in (self.lowest, self.highest))
+            bounds = f"above {low}, at most {high}" if self.min_open else f"from {low} to {high}"
+            self.fail(f"{str(value)[:100]!r} is not {self._what} {bounds}", param, ctx)
+        return amount
+
+
+class Seconds(Amount):
+    """A duration within bounds; NaN and infinity are none."""
+
+    name = "seconds"
+    _what = "a number of seconds"
 
 
 class Variable(ParamType[tuple[str, str]]):

@@ -127,6 +127,8 @@ async def _resolve(
     try:
         found = await _look_up(transport, spec, team_id)
     except NotFoundError as error:
+        if error.code == "team_not_found":
+            raise
         what = spec.get("slug") or spec.get("name") or spec.get("id")
         raise EnvironmentNotFoundError(
             f"environment {what!r} does not exist, or is not visible to this account or team",

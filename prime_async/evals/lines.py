@@ -15,6 +15,7 @@ __all__ = [
     "LineError",
     "RowMapping",
     "decoded",
+    "json_name",
     "numbered_lines",
     "samples_of",
     "with_example_id",
@@ -110,11 +111,18 @@ def decoded(line: bytes) -> dict[str, Any]:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise LineError(f"not JSON: {error.msg}", error.colno) from error
-    except (RecursionError, ValueError) as error:  # nested too deeply, a number of too many digits
+    except RecursionError as error:
+        raise LineError("nested too deeply to be read") from error
+    except ValueError as error:  # a number of too many digits
         raise LineError(f"cannot be read: {error}") from error
     if not isinstance(value, dict):
-        raise LineError(f"a JSON {_JSON_NAMES[type(value)]}, not an object")
+        raise LineError(f"a JSON {json_name(value)}, not an object")
     return value
+
+
+def json_name(value: object) -> str:
+    """Return what JSON calls a decoded value, such as ``array``."""
+    return _JSON_NAMES[type(value)]
 
 
 _JSON_NAMES = {

@@ -173,7 +173,8 @@ class PushReceipt(Mapping[str, Any]):
 
     def __str__(self) -> str:
         """One line that says everything that is not as it should be."""
-        parts = [f"{self.samples_pushed} samples stored"]
+        noun = "sample" if self.samples_pushed == 1 else "samples"
+        parts = [f"{self.samples_pushed} {noun} stored"]
         if self.samples_skipped:
             parts.append(f"{self.samples_skipped} refused")
         if self.trimmed:

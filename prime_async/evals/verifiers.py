@@ -8,13 +8,15 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from prime_async.errors import InvalidEvaluationError
 from prime_async.evals.averages import Averages
-from prime_async.evals.lines import LineError, decoded, numbered_lines
+from prime_async.evals.lines import LineError, decoded, json_name, numbered_lines
 from prime_async.evals.traces_read import reward_of
+from prime_async.localfiles import nearest_path
 
 __all__ = ["CUT_SHORT", "ResultRun", "TraceSamples", "find_runs", "load_run", "samples_file"]
 
@@ -34,6 +36,8 @@ CUT_SHORT = frozenset(
     }
 )
 """Stop conditions that mean that a limit ended a rollout."""
+
+_MOST_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ def load_run(path: Path | str) -> ResultRun:
     path = Path(path)
     folder = path.parent if path.is_file() else path
     if not folder.is_dir():
-        raise InvalidEvaluationError(f"{path} does not exist", field="path")
+        raise _no_folder(path)
     if (folder / METADATA).is_file() and (folder / RESULTS).is_file():
         return _legacy_run(folder)
     if (folder / TRACES).is_file():
@@ -97,8 +101,33 @@ def load_run(path: Path | str) -> ResultRun:
     raise InvalidEvaluationError(
         f"{folder} is not a result folder: {' and '.join(missing)} missing",
         field="path",
-        hint=f"it holds {METADATA} and {RESULTS}, or {TRACES}",
+        hint=_where_runs_are(folder) or f"it holds {METADATA} and {RESULTS}, or {TRACES}",
     )
+
+
+def _no_folder(path: Path) -> InvalidEvaluationError:
+    """Say why a path is neither a folder nor a file whose folder could be taken."""
+    if path.exists():  # a pipe, such as that of `<(zcat FILE)`
+        return InvalidEvaluationError(
+            f"{path} is not a plain file",
+            field="path",
+            hint="it is read twice, to check it before anything is sent: write it to a file first",
+        )
+    if path.is_symlink():
+        return InvalidEvaluationError(f"{path} is a link to what does not exist", field="path")
+    near = nearest_path(path)
+    hint = f"did you mean {near}?" if near else None
+    return InvalidEvaluationError(f"{path} does not exist", field="path", hint=hint)
+
+
+def _where_runs_are(folder: Path) -> str | None:
+    """Name a result folder below one that is none; a large tree is not searched."""
+    for pattern in ("*", "*/*", "outputs/evals/*/*", "evals/*/*"):
+        entries = sorted(islice(folder.glob(pattern), _MOST_LOOKED_AT))
+        found = next((entry for entry in entries if is_run(entry)), None)
+        if found is not None:
+            return f"one that is: {found}"
+    return None
 
 
 def samples_file(path: Path | str) -> Path:
@@ -125,11 +154,13 @@ def _legacy_run(folder: Path) -> ResultRun:
     raw = _read_object(folder / METADATA)
     env = raw.get("env_id") or raw.get("env", raw.get("env_id"))
     model = raw.get("model")
-    missing = [
-        name
-        for name, value in (("env_id (or env)", env), ("model", model))
-        if not isinstance(value, str)
-    ]
+    wanted = (("env_id (or env)", env), ("model", model))
+    for name, value in wanted:
+        if value and not isinstance(value, str):
+            field = name.split()[0]
+            what = f"{folder / METADATA}: {field} is a JSON {json_name(value)}, not a text"
+            raise InvalidEvaluationError(what, field=field)
+    missing = [name for name, value in wanted if not isinstance(value, str)]
     if missing:
         raise InvalidEvaluationError(
             f"{folder / METADATA} lacks {' and '.join(missing)}", field=missing[0].split()[0]
@@ -364,7 +395,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # a number of too many digits, nested too deeply
         raise InvalidEvaluationError(f"{path}: {error}", field="path") from error
     if not isinstance(found, dict):
-        what = f"holds a JSON {type(found).__name__}, not an object"
+        what = f"holds a JSON {json_name(found)}, not an object"
         raise InvalidEvaluationError(f"{path} {what}", field="path")
     return found
 

@@ -25,7 +25,7 @@ from prime_async.runs.options import BeforeFinish, RunStatus
 from prime_async.runs.projection import build_samples, is_trace
 from prime_async.runs.quarantine import Quarantine
 from prime_async.runs.queue import Lane, Offered, RecordQueue
-from prime_async.runs.receipts import FinishReceipt, RefusedRecord, RunStats
+from prime_async.runs.receipts import FinishReceipt, RefusedRecord, RunStats, with_next_step
 from prime_async.runs.records import Encoded, RecordEncoder, RefusedRecordError, finite_only
 from prime_async.runs.serving import Serving
 from prime_async.runs.spooling import LaneSpool
@@ -352,9 +352,8 @@ class RunCore:
         if receipt.complete and not self.owner:
             return
         level = logging.WARNING if receipt.complete else logging.ERROR
-        how = " (prime-async traces sync delivers it)" if receipt.spool_paths else ""
         what = "ended with its process, unfinished" if self.owner else "a worker ended"
-        _LOG.log(level, "run %s %s: %s%s", receipt.run_id, what, receipt, how)
+        _LOG.log(level, "run %s %s: %s", receipt.run_id, what, with_next_step(receipt))
 
     def __reduce__(self) -> NoReturn:
         """A run cannot be pickled: its queue and its life belong to this process."""

@@ -12,7 +12,7 @@ from prime_async.errors import PrimeError, SpoolError
 from prime_async.runs.backends import Ending, report_end
 from prime_async.runs.endings import keep_ending
 from prime_async.runs.options import RunStatus
-from prime_async.runs.receipts import FinishReceipt
+from prime_async.runs.receipts import FinishReceipt, with_next_step
 from prime_async.runs.uploader import in_thread, uploader
 from prime_async.traces.errors import adopted
 
@@ -149,4 +149,4 @@ class Finisher:
 
     def _warn(self, receipt: FinishReceipt) -> None:
         if not receipt.complete:
-            _LOG.warning("run %s: %s", receipt.run_id, receipt)
+            _LOG.warning("run %s: %s", receipt.run_id, with_next_step(receipt))

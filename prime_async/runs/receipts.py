@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from prime_async.config import PrimePaths, home_directory
 from prime_async.runs.counters import Counts
 from prime_async.runs.options import RunStatus
 
-__all__ = ["FinishReceipt", "RefusedRecord", "RunStats"]
+__all__ = ["FinishReceipt", "RefusedRecord", "RunStats", "with_next_step"]
 
 _OTHER_STATES = ("refused", "spooled", "dropped", "lost", "left_out", "queued")
 
@@ -102,3 +103,15 @@ class FinishReceipt:
         if self.spool_paths:
             text += f"; kept in {', '.join(map(str, self.spool_paths))}"
         return text
+
+
+def with_next_step(receipt: FinishReceipt) -> str:
+    """Return the receipt for a log, with what delivers the rest."""
+    if not receipt.spool_paths:
+        return str(receipt)
+    home = home_directory()
+    usual = home is not None and PrimePaths(home).root / "spool"
+    elsewhere = any(path.parents[1] != usual for path in receipt.spool_paths)
+    if elsewhere:
+        return f"{receipt} (`prime-async traces sync --from FOLDER` delivers each of them)"
+    return f"{receipt} (`prime-async traces sync` delivers it)"

@@ -24,6 +24,9 @@ CLEANUP_SECONDS = 10.0
 LEASE_SECONDS = 90
 """Seconds after which a platform that knows leases deletes the sandbox of a client that is gone."""
 
+_REFUSALS = frozenset({400, 402, 404, 413, 422})
+"""Answers that say of a request that it was not carried out, however often it is sent."""
+
 _RENEW_EVERY = LEASE_SECONDS / 3
 _LEASES = "sandbox-leases"
 _LOGGER = logging.getLogger("prime_async.sandboxes")
@@ -203,7 +206,11 @@ class Owner:
             sandbox = await self._post(request, lease)  # the same key: the same sandbox
             await self._delete(sandbox.id)
         except PrimeError as error:
-            _LOGGER.warning("sandbox %r may have been made and be alive: %s", request.name, error)
+            refused = isinstance(error, APIError) and error.status in _REFUSALS
+            if not refused:  # else nothing was made under this key, the first time either
+                _LOGGER.warning(
+                    "sandbox %r may have been made and be alive: %s", request.name, error
+                )
 
     async def _clean_up(self, sandbox_id: str) -> None:
         with anyio.move_on_after(CLEANUP_SECONDS, shield=True) as scope:

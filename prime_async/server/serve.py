@@ -86,7 +86,9 @@ class PlatformServer:
             factory = ConnectionFactory(server, self._config.limits, self.platform.metrics)
             port = await self._bind_port(factory)
             await self._bind_unix_socket(factory)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                log_event(logging.ERROR, "not_started", reason=str(error))
             with anyio.CancelScope(shield=True):
                 await self.stop()
             raise

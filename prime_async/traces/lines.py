@@ -7,6 +7,7 @@ the upload. Only the line feed ends a line; a carriage return belongs to it.
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -77,10 +78,12 @@ def bounded_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[bytes
 
 
 def file_lines(path: Path) -> Iterator[bytes | LongLine]:
-    """Yield the lines of a file, too long ones by name only.
+    """Yield the lines of a file, too long ones by name only; a byte order mark is no part of them.
 
     Raises:
         OSError: it cannot be opened or read.
     """
     with path.open("rb", buffering=_WINDOW) as file:
+        if file.read(len(BOM_UTF8)) != BOM_UTF8:
+            file.seek(0)
         yield from bounded_lines(file)

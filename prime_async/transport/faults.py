@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import aiohttp
+from aiohttp.client_exceptions import UnixClientConnectorError
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from prime_async.errors import APIConnectionError, APIError, APITimeoutError, ProtocolError
@@ -62,7 +63,7 @@ def classify(error: Exception) -> Fault | None:
     if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
         return _proxy_fault(error)
     if isinstance(error, aiohttp.ClientConnectorError):
-        return Fault(f"cannot connect: {_words(error)}", arrived=False, retryable=True)
+        return _unreachable(error)
     if isinstance(error, aiohttp.TooManyRedirects):
         return Fault("it redirects without end", arrived=False, retryable=False)
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
@@ -91,6 +92,14 @@ def _proxy_fault(
         return Fault(f"the proxy cannot be reached: {_words(error)}", arrived=False, retryable=True)
     what = f"the proxy answered {error.status} {error.message}"
     return Fault(what, arrived=False, retryable=error.status in RETRYABLE_STATUSES)
+
+
+def _unreachable(error: aiohttp.ClientConnectorError) -> Fault:
+    if not isinstance(error, UnixClientConnectorError):
+        return Fault(f"cannot connect: {_words(error)}", arrived=False, retryable=True)
+    what = f"the embedded platform does not answer on {error.path}: {_words(error)}"
+    hint = "`prime-async local start` starts it, `prime-async local logs` shows what it said"
+    return Fault(what, arrived=False, retryable=True, hint=hint)
 
 
 def _tls_fault(

@@ -251,11 +251,11 @@ def test_errors_name_what_is_wrong(
     missing = inside("sandbox", "download", box.id, "/app/nosuch", ".")
     assert missing.code == 1
     assert "sandbox files" in missing.err
-    assert inside("sandbox", "upload", box.id, "nosuch", "/app/x").code == 1
+    assert inside("sandbox", "upload", box.id, "nosuch", "/app/x").code == 2
     folder = inside("sandbox", "exec", box.id, "--workdir", "/nosuch", "true")
     assert folder.code == 1
     assert folder.err.startswith(
-        "error: working_dir: No such file or directory\n  where: POST http"
+        "error: working_dir: No such file or directory: '/nosuch'\n  where: POST http"
     )
     nobody = inside("sandbox", "exec", "nosuch", "true")
     assert nobody.code == 1

@@ -76,16 +76,21 @@ def test_a_bare_group_prints_its_help_and_is_a_usage_error(
 def test_one_letter_means_one_thing(node: Node) -> None:
     """Short options keep their meaning over the whole tree."""
     meanings = {
+        "-a": "--all",
         "-c": ("--context", "--upload-context"),
         "-e": "--env",
         "-f": "--follow",
         "-h": "--help",
+        "-l": "--label",
         "-n": ("--limit", "--tail"),
         "-o": "--output",
         "-p": "--page",
         "-r": "--run-id",
+        "-s": "--sandbox",
         "-t": "--tty",
+        "-u": "--user",
         "-v": "--version",
+        "-w": "--workdir",
         "-y": "--yes",
     }
     for param in node.command.params:

@@ -17,9 +17,9 @@ import pytest
 from _pytest.mark import ParameterSet
 from prime_async_cli.app import root
 from prime_async_cli.command import Group
-from prime_async_cli.options import Text
+from prime_async_cli.options import Number, Text
 from prime_async_cli.tree import Node, walk
-from prime_async_cli.value_types import JsonObject, Variable
+from prime_async_cli.value_types import Amount, JsonObject, Variable
 
 from prime_async.errors import LocalPlatformError
 from tests.cli.harness import CANARY, Ran
@@ -108,14 +108,24 @@ def positional(value: str) -> Kind:
 
 
 def numbers(node: Node) -> Iterator[Case]:
-    for option in options_of(node, asyncclick.types.IntRange, asyncclick.types.FloatRange):
-        for value in ("abc", "-1", "1e999", "9" * 30, "", "0x10", "nan"):
+    for option in options_of(node, Number, Amount):
+        for value in ("abc", "-1", "1e999", "9" * 30, "", "0x10", "nan", "inf"):
             yield Case([*usual(node), option, value], code=frozenset({2}))
 
 
 def objects(node: Node) -> Iterator[Case]:
     for option in options_of(node, JsonObject):
-        for value in ("{bad", "[1]", "3", "", '{"a": NaN}', "@nosuch.json", "@", "[" * 100_000):
+        for value in (
+            "{bad",
+            "[1]",
+            "3",
+            "",
+            '{"a": NaN}',
+            '{"a": 1e999}',
+            "@nosuch.json",
+            "@",
+            "[" * 100_000,
+        ):
             yield Case([*usual(node), option, value], code=frozenset({2}))
 
 

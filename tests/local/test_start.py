@@ -294,6 +294,8 @@ async def test_failing_start_says_why(platform_home: Path) -> None:
     assert "\n" not in str(caught.value)
     assert "Traceback" not in str(caught.value)
     assert not (await local.status()).running
+    log = (platform_home / ".prime/local/server.log").read_text("utf-8")
+    assert "not_started reason=" in log
 
 
 async def test_home_that_cannot_be_written(platform_home: Path) -> None:

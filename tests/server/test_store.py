@@ -136,6 +136,7 @@ async def test_what_is_not_a_database_is_refused_and_kept(tmp_path: Path, kind: 
         await Database(path).open()
     assert str(path) in str(caught.value)
     assert caught.value.hint
+    assert ("damaged" in caught.value.hint) == (kind == "not a database")
     if kind == "not a database":
         assert path.read_bytes() == b"hello" * 1000
 

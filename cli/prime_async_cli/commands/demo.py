@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from contextlib import asynccontextmanager
 from importlib.resources import as_file, files
@@ -86,10 +88,18 @@ class _Story:
         )
         self._output.text("Let other programs use the platform, the official clients too:")
         self._output.text('   eval "$(prime-async local env)"')
+        self._say_where_the_command_is()
         if running:
             self._output.text("\nThe platform goes on running; `prime-async local stop` ends it.")
         else:
             self._output.text("\nNothing is left running: the platform comes back when it is used.")
+
+    def _say_where_the_command_is(self) -> None:
+        """`make demo` runs what no path of the user's shell leads to."""
+        program = Path(sys.argv[0])
+        if shutil.which("prime-async") is None and program.name == "prime-async":
+            activate = program.with_name("activate")
+            self._output.text(f"Here prime-async is {program}; on the path after: . {activate}")
 
 
 @asynccontextmanager

@@ -76,7 +76,12 @@ class Follower:
                 longest = 0
                 names: tuple[Name, Name] = ("stdout", "stderr")
                 for name in names:
-                    chunk = await self._next(name, last=last)
+                    try:
+                        chunk = await self._next(name, last=last)
+                    except SandboxFileNotFoundError:
+                        if last:
+                            waiter.result()  # nothing is known of the job: this says why
+                        raise
                     if chunk is not None:
                         longest = max(longest, len(chunk.data))
                         self._offsets[name] = chunk.end

@@ -177,7 +177,7 @@ class Sandbox:
                 return await self._launch(command, user, pipes)
             return await self._spawn(command, user, pipes)
         except SpawnerError as error:
-            raise await self._explained(error) from error
+            raise await self._explained(error, command) from error
         finally:
             pipes.close()
 
@@ -258,12 +258,15 @@ class Sandbox:
     async def _ask(self, request: Message, descriptors: Sequence[int] = ()) -> Answer:
         return await self._spawner.ask({**request, "sandbox": self.id}, descriptors)
 
-    async def _explained(self, error: SpawnerError) -> SandboxRuntimeError:
+    async def _explained(
+        self, error: SpawnerError, command: ExecSpec | None = None
+    ) -> SandboxRuntimeError:
         """What went wrong, in the words of who asked."""
         if error.stage in {"working_dir", "argv", "user", "pty"}:
-            return CommandRefusedError(
-                f"{error.text or os.strerror(error.errno)}", field=error.stage
-            )
+            text = error.text or os.strerror(error.errno)
+            if error.stage == "working_dir" and command is not None:
+                text = f"{text}: {command.working_dir!r}"
+            return CommandRefusedError(text, field=error.stage)
         # A sandbox that is ending says so a moment later.
         with anyio.move_on_after(0.5 if error.errno in {errno.ESRCH, errno.ECHILD} else 0):
             await self._ended.wait()

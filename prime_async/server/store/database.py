@@ -24,6 +24,9 @@ __all__ = ["Database"]
 SCAN_THREADS = 4
 """Scans at the same time; further ones wait."""
 
+_UNREADABLE = "check the folder's owner, mode and free space"
+_DAMAGED = "the file is damaged: put a copy of it back, or move it away to begin with an empty one"
+
 Result = TypeVar("Result")
 
 
@@ -106,7 +109,7 @@ class Database:
             reason = getattr(error, "orig", error)
             raise LocalPlatformError(
                 f"cannot open the platform's database {self._path}: {reason}",
-                hint="check the folder's owner, mode and free space",
+                hint=_DAMAGED if "not a database" in str(reason) else _UNREADABLE,
             ) from error
 
     def _limit_size(self, connection: Connection) -> None:

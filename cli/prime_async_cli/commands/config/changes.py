@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from prime_async_cli.failures import USAGE, CommandError
 from prime_async_cli.session import Session
 
-__all__ = ["change", "refuse_temporary_context"]
+__all__ = ["change", "refuse_temporary_context", "usage_errors"]
 
 
 def refuse_temporary_context(session: Session) -> None:
@@ -25,11 +26,29 @@ def refuse_temporary_context(session: Session) -> None:
         )
 
 
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """A value that was given and cannot be used is a wrong call; a broken file is a failure.
+
+    Raises:
+        CommandError: the value is refused; names it.
+    """
+    from prime_async.errors import ConfigError
+
+    try:
+        yield
+    except ConfigError as error:
+        if error.path is not None:
+            raise
+        raise CommandError(error.message, hint=error.hint, code=USAGE) from error
+
+
 def change(session: Session, changes: Mapping[str, Any], said: str) -> None:
     """Write settings, say so, and warn where something else still counts more."""
     refuse_temporary_context(session)
     store = session.store()
-    store.update(changes)
+    with usage_errors():
+        store.update(changes)
     settings = session.settings()
     shadowed = {
         name: settings.origins[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from prime_async_cli.command import command
-from prime_async_cli.commands.config.changes import refuse_temporary_context
+from prime_async_cli.commands.config.changes import refuse_temporary_context, usage_errors
 from prime_async_cli.options import ContextName, argument, output_option, yes_option
 from prime_async_cli.prompts import confirm
 from prime_async_cli.session import Session, pass_session
@@ -54,7 +54,8 @@ def save(session: Session, name: str) -> None:
     What config.json holds is saved, key included; what the environment says never is.
     """
     refuse_temporary_context(session)
-    path = session.store().save_context(name)
+    with usage_errors():
+        path = session.store().save_context(name)
     if session.output.json:
         session.output.document({"saved": name, "file": str(path)})
     else:

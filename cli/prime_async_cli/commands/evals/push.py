@@ -222,7 +222,11 @@ def _show(session: Session, delivery: Delivery) -> None:
         ]
     )
     for place, count in receipt.nonfinite.items():
-        session.output.warn(f"{count} values of {place} were NaN or infinite and became null")
+        session.output.warn(
+            f"{place} was NaN or infinite in {counted(count, 'sample')} and became null"
+        )
+    if receipt.samples_total == 0:
+        session.output.warn(f"{delivery.path} holds no samples")
     for index, fields in list(receipt.trimmed.items())[:10]:
         session.output.note(f"sample {index} went without {', '.join(fields)}")
 

@@ -7,7 +7,13 @@ import asyncclick
 from prime_async_cli import streams
 from prime_async_cli.command import command
 from prime_async_cli.commands.evals.rows import EVALUATIONS, SAMPLES, evaluation_fields
-from prime_async_cli.options import Identifier, argument, output_option, page_options
+from prime_async_cli.options import (
+    Identifier,
+    argument,
+    output_option,
+    page_options,
+    refuse_pages,
+)
 from prime_async_cli.session import Session, pass_session
 
 __all__ = ["get", "list_evaluations", "samples"]
@@ -109,6 +115,7 @@ async def samples(
     JSON: {"samples": [...], "total", "page", "limit", "hasMore"}. With --all: JSON Lines.
     """
     if everything:
+        refuse_pages(asyncclick.get_current_context(), "--all shows every sample")
         await _stream(session, evaluation_id)
         return
     async with session.evals() as client:

@@ -10,7 +10,7 @@ import asyncclick
 from prime_async_cli.command import command
 from prime_async_cli.commands.evals.rows import evaluation_fields
 from prime_async_cli.failures import USAGE, CommandError
-from prime_async_cli.options import Identifier, argument, output_option, yes_option
+from prime_async_cli.options import Identifier, Word, argument, output_option, yes_option
 from prime_async_cli.prompts import confirm
 from prime_async_cli.session import Session, pass_session
 from prime_async_cli.value_types import JsonObject
@@ -34,7 +34,12 @@ def _description_options(function: Callable[..., Any]) -> Callable[..., Any]:
             f"--{name}", type=JsonObject(), metavar="JSON|@FILE", help=explanation
         )(function)
     function = asyncclick.option(
-        "--tag", "tags", multiple=True, metavar="TAG", help="A tag; may be given again."
+        "--tag",
+        "tags",
+        multiple=True,
+        type=Word(),
+        metavar="TAG",
+        help="A tag; may be given again.",
     )(function)
     for option, name, explanation in reversed(_TEXTS):
         function = asyncclick.option(option, name, metavar="TEXT", help=explanation)(function)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Handle", "handle_argument", "handles_argument", "handles_of"]
 
 _MOST_INPUT = 16 * 2**20
+_LONGEST = 300
 
 
 class Handle(ParamType[str]):
@@ -94,7 +95,9 @@ def _handle(text: str) -> BackgroundJob:
             return check_handle(BackgroundJob.from_json(text))
         sandbox_id, slash, job_id = text.strip().partition("/")
         if not slash:
-            raise ValueError(f"{text!r} is not a job: SANDBOX/JOB, or the JSON of a handle")
+            raise ValueError(f"{text[:60]!r} is not a job: SANDBOX/JOB, or the JSON of a handle")
+        if not (len(text) <= _LONGEST and text.isprintable()):
+            raise ValueError("what was given is not a job: SANDBOX/JOB, or the JSON of a handle")
         return check_handle(BackgroundJob.of(sandbox_id, job_id))
     except ValueError as error:
         raise asyncclick.UsageError(str(error)) from error

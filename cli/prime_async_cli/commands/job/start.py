@@ -31,8 +31,15 @@ __all__ = ["start"]
     metavar="-- COMMAND...",
     help="The command; one word alone is a line for the shell.",
 )
-@asyncclick.option("--workdir", metavar="DIR", help="Where in the sandbox; its own by default.")
-@asyncclick.option("--user", metavar="NAME", help="Whom to run it as.")
+@asyncclick.option(
+    "-w",
+    "--workdir",
+    "--working-dir",
+    "workdir",
+    metavar="DIR",
+    help="Where in the sandbox; its own by default.",
+)
+@asyncclick.option("-u", "--user", metavar="NAME", help="Whom to run it as.")
 @asyncclick.option(
     "-e",
     "--env",

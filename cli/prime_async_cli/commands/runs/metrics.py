@@ -102,8 +102,11 @@ async def metrics(
         session.output.text("")
     if distributions:
         session.output.table([_spread(each, plain=plain) for each in distributions], _DISTRIBUTIONS)
-    if not series and not distributions:
-        session.output.note(f"run {run_id} has no metrics")
+    if not series:
+        after = "" if after_step is None else f" after step {after_step}"
+        session.output.note(f"run {run_id} has no metrics{after}")
+    if step is not None and not distributions:
+        session.output.note(f"run {run_id} has no distributions of step {step}")
 
 
 async def _distributions(

@@ -132,7 +132,12 @@ async def restore(session: Session, /, checkpoint_id: str, wait: bool, **wishes:
     help="The ids of the checkpoints.",
 )
 @asyncclick.option(
-    "--sandbox", "sandbox_id", type=Identifier(), metavar="ID", help="All of this sandbox."
+    "-s",
+    "--sandbox",
+    "sandbox_id",
+    type=Identifier(),
+    metavar="ID",
+    help="All of this sandbox.",
 )
 @yes_option
 @output_option

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import asyncclick
+from asyncclick import Context, Parameter
 
 from prime_async_cli.command import command
 from prime_async_cli.failures import USAGE, CommandError
-from prime_async_cli.options import Identifier, argument, output_option, yes_option
+from prime_async_cli.options import Identifier, Word, argument, output_option, yes_option
 from prime_async_cli.prompts import confirm
 from prime_async_cli.session import Session, pass_session
 
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["delete"]
 
 _AT_ONCE = 100
+
+
+def _split(ctx: Context, param: Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Take ids apart that commas hold together, as the official command takes them."""
+    parts = [part for text in texts for part in text.split(",")]
+    return tuple(Identifier().convert(part, param, ctx) for part in parts)
 
 
 @command(
@@ -30,15 +37,22 @@ _AT_ONCE = 100
 @argument(
     "sandbox_ids",
     type=Identifier(),
+    callback=_split,
     nargs=-1,
     required=False,
     metavar="[ID...]",
-    help="The ids of the sandboxes.",
+    help="The ids of the sandboxes, with spaces or commas between them.",
 )
 @asyncclick.option(
-    "--label", "labels", multiple=True, metavar="TEXT", help="All that have it; again: all of them."
+    "-l",
+    "--label",
+    "labels",
+    multiple=True,
+    type=Word(),
+    metavar="TEXT",
+    help="All that have it; again: all of them.",
 )
-@asyncclick.option("--all", "everything", is_flag=True, help="All that are alive.")
+@asyncclick.option("-a", "--all", "everything", is_flag=True, help="All that are alive.")
 @yes_option
 @output_option
 @pass_session
@@ -60,6 +74,7 @@ async def delete(
     async with session.sandboxes() as client:
         ids = list(dict.fromkeys(sandbox_ids)) or await _alive(client, labels)
         if not ids:
+            session.output.note("no such sandbox is alive" if labels else "no sandboxes are alive")
             return _done(session, [], {})
         what = f"sandbox {ids[0]}" if len(ids) == 1 else f"{len(ids)} sandboxes"
         if not confirm(f"Delete {what} with all files", yes=yes):
@@ -93,8 +108,6 @@ def _done(session: Session, deleted: list[str], failed: dict[str, str]) -> int:
         session.output.document({"deleted": deleted, "failed": failed})
     for sandbox_id in () if session.output.json else deleted:
         session.output.text(f"deleted {sandbox_id}")
-    if not deleted and not failed:
-        session.output.note("no sandboxes are alive")
     if failed:
         reasons = "\n".join(f"{name}: {reason}" for name, reason in failed.items())
         raise CommandError(

@@ -66,8 +66,15 @@ def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
     decorators = [
         option("-t", "--tty", is_flag=True, help="On a terminal: keys, colours and size pass."),
         option("--no-stdin", is_flag=True, help="Leave standard input alone, as in loops."),
-        option("--workdir", metavar="DIR", help="Where in the sandbox; its own by default."),
-        option("--user", metavar="NAME", help="Whom to run it as."),
+        option(
+            "-w",
+            "--workdir",
+            "--working-dir",
+            "workdir",
+            metavar="DIR",
+            help="Where in the sandbox; its own by default.",
+        ),
+        option("-u", "--user", metavar="NAME", help="Whom to run it as."),
         option(
             "--timeout",
             type=Seconds(0, _LONGEST, min_open=True),

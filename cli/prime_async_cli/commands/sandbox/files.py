@@ -42,7 +42,7 @@ _verify = asyncclick.option(
     """,
 )
 @_sandbox_id
-@argument("local", type=FilePath(), metavar="LOCAL", help="A file or folder here.")
+@argument("local", type=FilePath(there=True), metavar="LOCAL", help="A file or folder here.")
 @argument("remote", metavar="REMOTE", help="Where it goes; into a folder when it ends with '/'.")
 @_skip
 @_verify

@@ -7,7 +7,14 @@ import asyncclick
 from prime_async_cli import streams
 from prime_async_cli.command import command
 from prime_async_cli.commands.sandbox.rows import SANDBOXES, masked, sandbox_fields
-from prime_async_cli.options import Identifier, argument, output_option, page_options
+from prime_async_cli.options import (
+    Identifier,
+    Number,
+    Word,
+    argument,
+    output_option,
+    page_options,
+)
 from prime_async_cli.session import Session, pass_session
 from prime_async_cli.text import harmless, without_colour
 from prime_async_cli.value_types import Seconds
@@ -30,7 +37,13 @@ _STATUSES = ("PENDING", "PROVISIONING", "RUNNING", "PAUSED", "ERROR", "TERMINATE
     help="Only those with this status.",
 )
 @asyncclick.option(
-    "--label", "labels", multiple=True, metavar="TEXT", help="Only those with it; again: with all."
+    "-l",
+    "--label",
+    "labels",
+    multiple=True,
+    type=Word(),
+    metavar="TEXT",
+    help="Only those with it; again: with all.",
 )
 @asyncclick.option("--all", "everything", is_flag=True, help="Those that have ended too.")
 @page_options(limit=50, most=100)
@@ -94,7 +107,7 @@ async def get(session: Session, sandbox_id: str) -> None:
 @asyncclick.option(
     "-n",
     "--tail",
-    type=asyncclick.IntRange(0, 1_000_000),
+    type=Number(0, 1_000_000),
     default=1000,
     show_default=True,
     help="How many of the last lines to begin with.",

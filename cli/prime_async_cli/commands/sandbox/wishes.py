@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncclick
 
+from prime_async_cli.options import Number, Word
 from prime_async_cli.session import Session
 from prime_async_cli.value_types import Amount, Mount, Variable
 
@@ -21,9 +22,9 @@ _SIZES = (
     ("--disk-size-gb", "Disk in GB; 5 by default, or that of the checkpoint.", None),
 )
 _LISTS = (
-    ("--label", "labels", "TEXT", "A word to find it by; may be given again."),
-    ("--network-allow", "network_allowlist", "HOST", "It may reach only these hosts; again."),
-    ("--network-deny", "network_denylist", "HOST", "It may reach all but these hosts; again."),
+    (("-l", "--label"), "labels", "TEXT", "A word to find it by; may be given again."),
+    (("--network-allow",), "network_allowlist", "HOST", "It may reach only these hosts; again."),
+    (("--network-deny",), "network_denylist", "HOST", "It may reach all but these hosts; again."),
 )
 _LIFETIME = "Minutes it lives at most; 0 for no end."
 _MOST = 1_000_000
@@ -45,19 +46,19 @@ def make_options(function: Callable[..., Any]) -> Callable[..., Any]:
             )
             for flag, text, size in _SIZES
         ),
-        option("--gpu-count", type=asyncclick.IntRange(0, 1000), default=0, help="How many GPUs."),
+        option("--gpu-count", type=Number(0, 1000), default=0, help="How many GPUs."),
         option("--gpu-type", metavar="TEXT", help="Which GPUs; goes with --gpu-count."),
         option("--arch", type=asyncclick.Choice(["amd64", "arm64"]), help="Its processor."),
         option(
             "--timeout-minutes",
-            type=asyncclick.IntRange(0, _MOST_MINUTES),
+            type=Number(0, _MOST_MINUTES),
             default=60,
             show_default=True,
             help=_LIFETIME,
         ),
         option(
             "--idle-timeout-minutes",
-            type=asyncclick.IntRange(1, _MOST_MINUTES),
+            type=Number(1, _MOST_MINUTES),
             help="Ends it earlier, after so long without a command.",
         ),
         option(
@@ -78,8 +79,8 @@ def make_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="As --env, but never shown again; NAME alone keeps it off this command line.",
         ),
         *(
-            option(flag, name, multiple=True, metavar=metavar, help=text)
-            for flag, name, metavar, text in _LISTS
+            option(*flags, name, multiple=True, type=Word(), metavar=metavar, help=text)
+            for flags, name, metavar, text in _LISTS
         ),
         option(
             "--volume",

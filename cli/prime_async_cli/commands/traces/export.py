@@ -35,7 +35,7 @@ _FILTERS = (
     "export",
     examples="""
     prime-async traces export run.jsonl --run-id TRACED
-    prime-async traces export good.parquet --format parquet --reward-min 0.9
+    prime-async traces export good.parquet --reward-min 0.9
     prime-async traces export again.jsonl --format raw -c source=nightly
     """,
 )
@@ -44,15 +44,14 @@ _FILTERS = (
     "--format",
     "kind",
     type=asyncclick.Choice(["jsonl", "parquet", "raw"]),
-    default="jsonl",
-    show_default=True,
-    help="Rows of summary and document, or only the lines as they were uploaded (raw).",
+    help="Rows of summary and document, or only the lines as they were uploaded (raw). Default: "
+    "parquet for a FILE.parquet, else jsonl.",
 )
 @filter_options(*_FILTERS)
 @output_option
 @pass_session
 async def export(
-    session: Session, /, dest: Path, kind: Literal["jsonl", "parquet", "raw"], **given: Any
+    session: Session, /, dest: Path, kind: Literal["jsonl", "parquet", "raw"] | None, **given: Any
 ) -> None:
     """Write traces into one file.
 
@@ -60,11 +59,14 @@ async def export(
     uploaded again. JSON: {"dest", "format", "bytes_written"}.
     """
     filters = chosen(given, _FILTERS, "an export")
+    kind = kind or ("parquet" if dest.suffix == ".parquet" else "jsonl")
     async with session.traces() as client:
         if kind == "raw":
             written = await client.download(dest, **filters)
         else:
             written = await client.export(dest, format=kind, **filters)
+    if not written:
+        session.output.warn(f"no trace is like that: {dest} is empty")
     if session.output.json:
         session.output.document({"dest": str(dest), "format": kind, "bytes_written": written})
     else:

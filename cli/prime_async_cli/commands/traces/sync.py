@@ -56,7 +56,7 @@ _RESULTS = (
 @asyncclick.option(
     "--from",
     "folder",
-    type=FilePath(),
+    type=FilePath(there=True),
     metavar="DIR",
     help="Take this folder in first, carried here from the spool of another machine.",
 )
@@ -155,8 +155,20 @@ def _refuse(results: Sequence[SyncedRecords]) -> None:
         raise CommandError(
             f"{len(left)} of {len(results)} are not delivered, {counted(refused, 'record')} refused"
             + "".join(f"\n{line}" for line in told),
+            hint=_what_next(left),
             left=[str(each.kept.path) for each in left],
         )
+
+
+def _what_next(left: Sequence[SyncedRecords]) -> str | None:
+    """Say how to reach another platform, and how to be rid of what nobody wants any more."""
+    if not left:
+        return None
+    place = left[0].kept.path
+    return (
+        "each goes to the platform it was meant for: choose that one with --context; "
+        f"what is not wanted any more is a folder to delete, such as {place}"
+    )
 
 
 def _first_refusals(results: Iterable[SyncedRecords]) -> list[str]:

@@ -35,7 +35,12 @@ _MOST_NAMED = 10
     prime-async traces upload episodes.jsonl --episodes
     """,
 )
-@argument("path", type=FilePath(), metavar="FILE", help="A file with one JSON document per line.")
+@argument(
+    "path",
+    type=FilePath(there=True),
+    metavar="FILE",
+    help="A file with one JSON document per line.",
+)
 @asyncclick.option("--episodes", is_flag=True, help="Each line is an episode with its traces.")
 @asyncclick.option(
     "-c",
@@ -141,6 +146,8 @@ class _Account:
         from prime_async.traces import partial_upload
 
         self._release()
+        if getattr(error, "bad_lines", None):
+            self._session.about = str(self.path)
         upload = partial_upload(error)
         if upload is None or not upload.receipts:
             return
