@@ -14,15 +14,15 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias
 
 import anyio
 
 from prime_async.errors import APIConnectionError, PrimeError
 from prime_async.sandboxes.background import Background
+from prime_async.sandboxes.waiters import AGAIN, NO_VALUE, Answer, K, V, Waiter
 
-__all__ = ["AGAIN", "BATCH", "Answer", "Coalescer", "Later", "Waiter"]
+__all__ = ["BATCH", "Batch", "Coalescer"]
 
 BATCH = 100
 """Keys in one request."""
@@ -35,93 +35,21 @@ _PAUSES = (1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 48)
 _EARLY = 2
 """Beats that a key may be looked at before its time, where a request has room."""
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """Nothing could be found out this time: who watches goes on, who asked once gets the error."""
-
-    error: Exception
-
-
-class _Again:
-    """The key belongs into another lane: look at it there, at once."""
-
-
-AGAIN = _Again()
-
-_NO_VALUE = (Later, Exception, _Again, type(None))
-
-Answer: TypeAlias = V | Exception | Later | _Again
-"""What is found for one key."""
-
-Fetch: TypeAlias = Callable[[list[K]], Awaitable[Mapping[K, Answer[V]]]]
-
-
-class Waiter(Generic[K, V]):
-    """Somebody who waits for a key; made by :meth:`Coalescer.subscribe`.
-
-    Attributes:
-        key: what is waited for.
-        done: whether there is a result.
-    """
-
-    __slots__ = ("_error", "_told", "_value", "done", "key", "least", "until")
-
-    def __init__(
-        self,
-        key: K,
-        until: Callable[[V], bool] | None,
-        least: float,
-        told: Callable[[Waiter[K, V]], None],
-    ) -> None:
-        self.key = key
-        self.until = until
-        self.least = least
-        self.done = False
-        self._told = told
-        self._value: V | None = None
-        self._error: Exception | None = None
-
-    def result(self) -> V:
-        """Return the value that was found; raises the error in its place."""
-        if self._error is not None:
-            raise self._error
-        assert self._value is not None
-        return self._value
-
-    def takes(self, answer: Answer[V]) -> bool:
-        """Take an answer if it ends the wait."""
-        if isinstance(answer, Later):
-            if self.until is not None:
-                return False
-            self._error = answer.error
-        elif isinstance(answer, Exception):
-            self._error = answer
-        elif isinstance(answer, _Again) or not (self.until is None or self.until(answer)):
-            return False
-        else:
-            self._value = answer
-        self.done = True
-        self._told(self)
-        return True
+Fetch: TypeAlias = "Callable[[Batch[K, V]], Awaitable[Mapping[K, Answer[V]]]]"
 
 
 class _Slot(Generic[K, V]):
     """What the waiters of one key share."""
 
-    __slots__ = ("due", "flight", "key", "looks", "patient", "until", "waiters")
+    __slots__ = ("batch", "key", "looks", "patient", "until", "waiters")
 
     def __init__(self, key: K) -> None:
         self.key = key
         self.looks = 0
         self.patient = 0  # waiters that want a pause of their own
         self.until: Callable[[V], bool] | None = None  # what all wait for, if it is the same
-        self.due: int | None = None
         self.waiters: dict[Waiter[K, V], None] = {}
-        self.flight: _Flight | None = None
+        self.batch: Batch[K, V] | None = None  # None while it is to be looked at soon
 
     def add(self, waiter: Waiter[K, V]) -> None:
         """Take a waiter."""
@@ -142,30 +70,41 @@ class _Slot(Generic[K, V]):
     @property
     def wish(self) -> int:
         """Beats between two looks that all waiters want at least."""
-        if self.patient < len(self.waiters):
+        if not self.patient or self.patient < len(self.waiters):
             return 0
         return max(1, math.ceil(min(waiter.least for waiter in self.waiters) / _BEAT))
 
 
-class _Line(Generic[K, V]):
-    """The keys that are due on one beat."""
+class Batch(list[K], Generic[K, V]):
+    """The keys of one request. It stays together from look to look while nothing happens.
 
-    __slots__ = ("beat", "slots")
+    Attributes:
+        found: what the fetch returned when it was last asked for these keys, if it was. A fetch
+            that knows that nothing has changed returns the same object: that spares looking
+            through it.
+    """
 
-    def __init__(self, beat: int) -> None:
-        self.beat = beat
-        self.slots: list[_Slot[K, V]] = []
+    __slots__ = ("found", "looks", "lost", "scope", "settled", "slots", "wanted", "wish")
 
+    def __init__(self, slots: list[_Slot[K, V]]) -> None:
+        super().__init__([slot.key for slot in slots])
+        self.slots = slots
+        self.found: Mapping[K, Answer[V]] | None = None
+        self.looks = 0  # of each of its keys; 0 where they differ
+        self.wish = 0
+        self.settled = False  # all waiters have seen `found` and go on waiting
+        self.lost = 0  # keys that are not waited for here any more
+        self.wanted = 0
+        self.scope: anyio.CancelScope | None = None  # while the request is under way
+        for slot in slots:
+            slot.batch = self
 
-class _Flight:
-    """One request under way; it is given up when nobody waits for any of its keys."""
-
-    __slots__ = ("beat", "scope", "wanted")
-
-    def __init__(self, wanted: int, beat: int) -> None:
-        self.wanted = wanted
-        self.beat = beat
-        self.scope = anyio.CancelScope()
+    def part(self) -> list[_Slot[K, V]]:
+        """Return the keys that are left, for another batch to take."""
+        left = [slot for slot in self.slots if slot.batch is self and slot.waiters]
+        for slot in left:
+            slot.looks = self.looks or slot.looks
+        return left
 
 
 class Coalescer(Generic[K, V]):
@@ -175,7 +114,8 @@ class Coalescer(Generic[K, V]):
 
     Args:
         fetch: takes at most 100 keys of one lane and returns, per key, a value, the error for it,
-            or :class:`Later`; an exception it raises is everybody's.
+            or :class:`Later`; an exception it raises is everybody's. It may return
+            :attr:`Batch.found` when it knows that nothing has changed.
         background: owns the task; by default one of its own.
         lanes: tells, before requests are made, what the lane of a key is (keys of different lanes
             never share a request), or None while there is one lane.
@@ -208,7 +148,7 @@ class Coalescer(Generic[K, V]):
         self._slots: dict[K, _Slot[K, V]] = {}
         self._soon: list[_Slot[K, V]] = []
         self._soon_at = math.inf
-        self._by_beat: dict[int, _Line[K, V]] = {}
+        self._by_beat: dict[int, list[Batch[K, V]]] = {}
         self._beats: list[int] = []
         self._changed = asyncio.Event()
         self._wakes_at = math.inf
@@ -250,13 +190,21 @@ class Coalescer(Generic[K, V]):
         if slot is None:
             slot = self._slots[key] = _Slot(key)
             self._look_soon(slot)
-        elif slot.flight is not None and not slot.waiters:
-            slot.flight.wanted += 1
-        elif slot.flight is None and slot.looks and until is None:
-            self._look_soon(slot)  # watched, and its next look may be far away
+        elif slot.batch is not None:
+            self._join(slot, slot.batch, once=until is None)
         slot.add(waiter)
         self._background.run(self._name, self._drive)
         return waiter
+
+    def _join(self, slot: _Slot[K, V], batch: Batch[K, V], *, once: bool) -> None:
+        """Prepare a key in a batch for one more waiter."""
+        batch.settled = False
+        if batch.scope is not None:
+            batch.wanted += not slot.waiters
+        elif once:  # the next look may be far away
+            slot.looks = batch.looks
+            batch.lost += 1
+            self._look_soon(slot)
 
     def leave(self, waiter: Waiter[K, V]) -> None:
         """Wait no longer; harmless when the wait is over."""
@@ -264,14 +212,19 @@ class Coalescer(Generic[K, V]):
         if slot is None or waiter not in slot.waiters:
             return
         slot.drop(waiter)
+        batch = slot.batch
+        if batch is not None and waiter.least > 0:
+            batch.settled = False
         if slot.waiters:
             return
-        if slot.flight is None:
+        if batch is None or batch.scope is None:
             self._drop(slot)
+            if batch is not None:
+                batch.lost += 1
         else:
-            slot.flight.wanted -= 1
-            if not slot.flight.wanted:
-                slot.flight.scope.cancel()
+            batch.wanted -= 1
+            if not batch.wanted:
+                batch.scope.cancel()
 
     def _belong_to_loop(self) -> None:
         """Forget the waiters of a loop that is gone."""
@@ -287,42 +240,53 @@ class Coalescer(Generic[K, V]):
             while self._slots:
                 async with anyio.create_task_group() as group:
                     while self._slots:
-                        for flight, slots in self._due():
-                            group.start_soon(self._look, flight, slots)
+                        beat = self._beat_at(anyio.current_time())
+                        for batch in self._due(beat):
+                            batch.scope, batch.wanted = anyio.CancelScope(), len(batch)
+                            group.start_soon(self._look, batch, beat)
                         await self._until_due()
         finally:
             self._fail_all()
 
-    def _due(self) -> Iterator[tuple[_Flight, list[_Slot[K, V]]]]:
-        """Take the keys that are due, in groups for one request each."""
-        now = anyio.current_time()
-        beat = self._beat_at(now)
-        slots: dict[_Slot[K, V], None] = {}
+    def _due(self, beat: int) -> list[Batch[K, V]]:
+        """Take what is due: batches that have stayed whole as they are, other keys in new ones."""
+        whole: list[Batch[K, V]] = []
+        partial: list[Batch[K, V]] = []
         while self._beats and self._beats[0] <= beat:
-            self._take(slots, self._beats[0])
-        if slots or now >= self._soon_at:
+            for batch in self._by_beat.pop(heapq.heappop(self._beats)):
+                full = len(batch) == BATCH and not batch.lost
+                (whole if full else partial).append(batch)
+        soon = self._take_soon(due=bool(whole or partial))
+        room = -(len(soon) + sum(map(len, partial))) % BATCH
+        partial += self._take_early(beat, room)
+        if len(partial) == 1 and not soon and not partial[0].lost:
+            return whole + partial
+        for batch in partial:
+            soon += batch.part()
+        return whole + [Batch(slots) for slots in self._groups(soon)]
+
+    def _take_soon(self, *, due: bool) -> list[_Slot[K, V]]:
+        """Take the keys whose window is over, or as many as fill requests."""
+        if due or anyio.current_time() >= self._soon_at:
             soon, self._soon, self._soon_at = self._soon, [], math.inf
-        else:  # full requests need not wait for more keys
+        else:
             full = len(self._soon) // BATCH * BATCH
             soon, self._soon = self._soon[:full], self._soon[full:]
-        slots.update((slot, None) for slot in soon if slot.waiters and slot.flight is None)
-        # A request that has room takes keys that are due soon: it saves them one of their own.
-        while -len(slots) % BATCH and self._beats and self._beats[0] <= beat + _EARLY:
-            self._take(slots, self._beats[0], -len(slots) % BATCH)
-        for group in self._groups(list(slots)):
-            flight = _Flight(len(group), beat)
-            for slot in group:
-                slot.flight, slot.due = flight, None
-            yield flight, group
+        return [slot for slot in soon if slot.waiters]
 
-    def _take(self, slots: dict[_Slot[K, V], None], beat: int, most: int | None = None) -> None:
-        """Take the keys of the next beat, or some of them."""
-        there = self._by_beat[beat].slots
-        due = [slot for slot in there[:most] if slot.due == beat and slot.waiters]
-        slots.update(dict.fromkeys(due))
-        del there[:most]
-        if not there:
-            del self._by_beat[heapq.heappop(self._beats)]
+    def _take_early(self, beat: int, room: int) -> list[Batch[K, V]]:
+        """Take batches that are due soon into a request that has room: it saves them their own."""
+        taken: list[Batch[K, V]] = []
+        for due in sorted(self._beats):
+            if not room or due > beat + _EARLY:
+                break
+            line = self._by_beat[due]
+            for batch in [batch for batch in line if len(batch) <= room]:
+                if len(batch) <= room:
+                    line.remove(batch)
+                    taken.append(batch)
+                    room -= len(batch)
+        return taken
 
     def _groups(self, slots: list[_Slot[K, V]]) -> Iterator[list[_Slot[K, V]]]:
         lane = self._lanes() if slots else None
@@ -346,42 +310,46 @@ class Coalescer(Generic[K, V]):
         self._changed.clear()
         self._wakes_at = -math.inf  # awake: nobody has to wake it
 
-    async def _look(self, flight: _Flight, slots: list[_Slot[K, V]]) -> None:
+    async def _look(self, batch: Batch[K, V], beat: int) -> None:
         self.batches += 1
-        self.keys += len(slots)
-        self.most_keys = max(self.most_keys, len(slots))
+        self.keys += len(batch)
+        self.most_keys = max(self.most_keys, len(batch))
+        assert batch.scope is not None
         found: Mapping[K, Answer[V]] = {}
-        with flight.scope:
+        with batch.scope as scope:
             try:
-                found = await self._fetch([slot.key for slot in slots])
+                found = await self._fetch(batch)
             except Exception as error:  # handed to everybody who waits for it
-                found = dict.fromkeys((slot.key for slot in slots), error)
-        if flight.scope.cancelled_caught:
-            found = dict.fromkeys((slot.key for slot in slots), AGAIN)
-        self._answered(flight, slots, found)
+                found = dict.fromkeys(batch, error)
+        batch.scope = None
+        if scope.cancelled_caught:
+            found = dict.fromkeys(batch, AGAIN)
+        late = max(beat, self._beat_at(anyio.current_time()))
+        if found is batch.found and batch.settled and batch.wanted == len(batch):
+            batch.looks = min(batch.looks + 1, len(_PAUSES))
+            self._line_up(batch, beat, late)
+        else:
+            self._answered(batch, beat, late, found)
 
     def _answered(
-        self, flight: _Flight, slots: list[_Slot[K, V]], found: Mapping[K, Answer[V]]
+        self, batch: Batch[K, V], beat: int, late: int, found: Mapping[K, Answer[V]]
     ) -> None:
         """Tell the waiters; line up again the keys that are still waited for."""
-        late = max(flight.beat, self._beat_at(anyio.current_time()))
-        lines: dict[int, _Line[K, V]] = {}
-        for slot in slots:
-            slot.flight = None
+        alike: defaultdict[tuple[int, int], list[_Slot[K, V]]] = defaultdict(list)
+        for slot in batch.slots:
             answer = found.get(slot.key)
             # That all who wait go on waiting is the most frequent case by far.
             until = slot.until
-            goes_on = until is not None and not isinstance(answer, _NO_VALUE) and not until(answer)
-            if not goes_on and not self._tell(slot, answer):
-                continue
-            looks = slot.looks = slot.looks + 1
-            line = lines.get(looks)
-            if line is None or slot.patient:
-                line = self._line_after(flight.beat, late, slot)
-                if not slot.patient:
-                    lines[looks] = line
-            slot.due = line.beat
-            line.slots.append(slot)
+            goes_on = until is not None and not isinstance(answer, NO_VALUE) and not until(answer)
+            if goes_on or self._tell(slot, answer):
+                slot.looks = min((batch.looks or slot.looks) + 1, len(_PAUSES))
+                alike[slot.looks, slot.wish].append(slot)
+        for (looks, wish), slots in alike.items():
+            whole = len(slots) == len(batch)
+            again = batch if whole else Batch(slots)
+            again.looks, again.wish = looks, wish
+            again.found, again.settled = (found, True) if whole else (None, False)
+            self._line_up(again, beat, late)
 
     def _tell(self, slot: _Slot[K, V], answer: Answer[V] | None) -> bool:
         """Tell each waiter of a key; say whether it goes on being looked at beat by beat."""
@@ -401,26 +369,25 @@ class Coalescer(Generic[K, V]):
     # When keys are due.
 
     def _look_soon(self, slot: _Slot[K, V]) -> None:
+        slot.batch = None
         if not self._soon:
             self._soon_at = anyio.current_time() + _WINDOW
         self._soon.append(slot)
         full = len(self._soon) >= BATCH
         self._wake(-math.inf if full else self._soon_at)
 
-    def _line_after(self, beat: int, late: int, slot: _Slot[K, V]) -> _Line[K, V]:
-        """Find the beat for a key that was looked at on one beat and answered on a later one."""
-        pause = _PAUSES[min(slot.looks, len(_PAUSES)) - 1]
-        due = (beat // pause + 1) * pause
-        if slot.patient and (wish := slot.wish):
-            due = beat + wish
+    def _line_up(self, batch: Batch[K, V], beat: int, late: int) -> None:
+        """Find the next beat for a batch that was asked for on one and answered on a later one."""
+        pause = _PAUSES[batch.looks - 1]
+        due = beat + batch.wish if batch.wish else (beat // pause + 1) * pause
         if due <= late:
             due = (late // pause + 1) * pause
         line = self._by_beat.get(due)
         if line is None:
-            line = self._by_beat[due] = _Line(due)
+            line = self._by_beat[due] = []
             heapq.heappush(self._beats, due)
             self._wake(self._moment_of(due))
-        return line
+        line.append(batch)
 
     def _beat_at(self, moment: float) -> int:
         # A thousandth of a beat early: a clock that wakes a little too soon still counts.

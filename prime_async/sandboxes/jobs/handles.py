@@ -112,7 +112,7 @@ def check_handles(jobs: Iterable[object], *, most: int | None = None) -> list[Ba
 
 
 def _parts(job: object, field: str) -> dict[str, Any]:
-    if isinstance(job, Mapping):
+    if isinstance(job, Mapping) and not isinstance(job, BackgroundJob):
         parts = {part: job.get(part) for part in _PARTS}
     else:
         parts = {part: getattr(job, part, None) for part in _PARTS}

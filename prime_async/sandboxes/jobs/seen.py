@@ -25,6 +25,7 @@ __all__ = [
     "NOT_VM",
     "Refused",
     "Seen",
+    "Told",
     "code_of_error",
     "read_batch",
     "read_probe",
@@ -87,13 +88,31 @@ class _Batch(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Batch)
 
 
+class Told(dict[JobKey, Seen | Refused]):
+    """What the platform told of the jobs of one request.
+
+    Attributes:
+        sent: body of the request.
+        body: body of the answer.
+        whole: nothing is wrong with any job.
+    """
+
+    __slots__ = ("body", "sent", "whole")
+
+    def __init__(self, sent: bytes, body: bytes) -> None:
+        super().__init__()
+        self.sent = sent
+        self.body = body
+        self.whole = True
+
+
 def write_batch(keys: Iterable[JobKey]) -> bytes:
     """Write the body of a batch request."""
     return msgspec.json.encode({"jobs": [*starmap(_Wanted, keys)]})
 
 
-def read_batch(response: Response) -> tuple[dict[JobKey, Seen | Refused], bool]:
-    """Read the answer to a batch request; with it, whether nothing is wrong with any job.
+def read_batch(sent: bytes, response: Response) -> Told:
+    """Read the answer to a batch request.
 
     Raises:
         ProtocolError: it does not fit.
@@ -102,16 +121,16 @@ def read_batch(response: Response) -> tuple[dict[JobKey, Seen | Refused], bool]:
         answer = _DECODER.decode(response.body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise response.broken(f"is not what a batch of job statuses looks like: {error}") from error
-    found: dict[JobKey, Seen | Refused] = {}
-    whole = not answer.errors
+    told = Told(sent, response.body)
+    told.whole = not answer.errors
     for seen in answer.statuses:
         if seen.completed and seen.exit_code is None:
-            whole = False
-            found[seen.key] = Refused(*seen.key, message="it has ended, with no exit code told")
+            told.whole = False
+            told[seen.key] = Refused(*seen.key, message="it has ended, with no exit code told")
         else:
-            found[seen.sandbox_id, seen.job_id] = seen
-    found.update({refused.key: refused for refused in answer.errors})
-    return found, whole
+            told[seen.sandbox_id, seen.job_id] = seen
+    told.update({refused.key: refused for refused in answer.errors})
+    return told
 
 
 def read_probe(sandbox_id: str, output: str) -> dict[JobKey, Seen | Refused]:

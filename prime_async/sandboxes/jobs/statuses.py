@@ -21,7 +21,7 @@ from prime_async.errors import (
     TransportError,
 )
 from prime_async.sandboxes.background import Background
-from prime_async.sandboxes.coalescer import AGAIN, Answer, Coalescer, Later, Waiter
+from prime_async.sandboxes.coalescer import Batch, Coalescer
 from prime_async.sandboxes.commands import CommandOptions
 from prime_async.sandboxes.gateway import Gateway, not_running
 from prime_async.sandboxes.job_models import BackgroundJobStatusSnapshot
@@ -31,6 +31,7 @@ from prime_async.sandboxes.jobs.seen import (
     NOT_VM,
     Refused,
     Seen,
+    Told,
     read_batch,
     read_probe,
     snapshot_of,
@@ -40,6 +41,7 @@ from prime_async.sandboxes.models import ENDED_STATUSES
 from prime_async.sandboxes.refusals import Refusals
 from prime_async.sandboxes.running import execute
 from prime_async.sandboxes.statuses import Statuses
+from prime_async.sandboxes.waiters import AGAIN, Answer, Later, Waiter
 from prime_async.transport import BytesBody, Replay
 
 __all__ = ["JobStatuses"]
@@ -115,7 +117,7 @@ class JobStatuses:
         self._refuse_containers(keys)
         found: Mapping[JobKey, Seen | Refused | Exception]
         try:
-            found, _ = await self._batch(keys, timeout)
+            found = await self._batch(keys, timeout)
         except BatchStatusUnsupportedError:
             found = await self._probe_all(keys)
         self._refuse_containers(keys)
@@ -144,15 +146,15 @@ class JobStatuses:
 
     # One round of the poller.
 
-    async def _fetch(self, keys: list[JobKey]) -> Mapping[JobKey, Answer[Seen]]:
+    async def _fetch(self, keys: Batch[JobKey, Seen]) -> Mapping[JobKey, Answer[Seen]]:
         found: Mapping[JobKey, Seen | Refused | Exception]
         if self.is_container(keys[0][0]) or not self._refusals.worth_a_try:
             found = await self._probe_all(keys)
         else:
             try:
-                told, whole = await self._batch(keys, _BATCH_SECONDS)
-                if whole and len(told) == len(keys):
-                    return cast("dict[JobKey, Answer[Seen]]", told)
+                told = await self._batch(keys, _BATCH_SECONDS, keys.found)
+                if told.whole and len(told) == len(keys):
+                    return cast("Mapping[JobKey, Answer[Seen]]", told)
                 found = told
             except BatchStatusUnsupportedError:
                 found = await self._probe_all(keys)
@@ -175,15 +177,18 @@ class JobStatuses:
         return Later(error) if isinstance(error, Exception) and _may_pass(error) else error
 
     async def _batch(
-        self, keys: Sequence[JobKey], timeout: float | None
-    ) -> tuple[dict[JobKey, Seen | Refused], bool]:
+        self, keys: Sequence[JobKey], timeout: float | None, last: object = None
+    ) -> Told:
+        """Ask for up to 100 jobs; an answer that says what `last` says of the same is `last`."""
         transport = await self._api.connect()
         self.requests += 1
+        before = last if isinstance(last, Told) else None
+        sent = write_batch(keys) if before is None else before.sent
         try:
             response = await transport.request(
                 "POST",
                 "/sandbox/background-jobs/status:batchGet",
-                body=BytesBody(write_batch(keys)),
+                body=BytesBody(sent),
                 timeout=timeout or _BATCH_SECONDS,
                 replay=Replay.SAFE,
             )
@@ -193,11 +198,13 @@ class JobStatuses:
                 "the platform cannot tell many jobs in one answer", status=error.status
             ) from error
         self._refusals.accepted()
-        found, whole = read_batch(response)
-        if not whole:
-            refused = (one for one in found.values() if isinstance(one, Refused))
+        if before is not None and response.body == before.body:
+            return before
+        told = read_batch(sent, response)
+        if not told.whole:
+            refused = (one for one in told.values() if isinstance(one, Refused))
             self._containers.update(one.sandbox_id for one in refused if one.code == NOT_VM)
-        return found, whole
+        return told
 
     async def _probe_all(self, keys: Sequence[JobKey]) -> dict[JobKey, Seen | Refused | Exception]:
         """Run a command in each of the sandboxes; what goes wrong in one is its jobs' error."""

@@ -10,13 +10,13 @@ from contextlib import aclosing
 import anyio
 
 from prime_async.errors import BackgroundJobsTimeoutError, PrimeError
-from prime_async.sandboxes.coalescer import Waiter
 from prime_async.sandboxes.job_models import BackgroundJobStatusSnapshot
 from prime_async.sandboxes.jobs.handles import JobKey, key_of
 from prime_async.sandboxes.jobs.models import BackgroundJob, BackgroundJobStatus
 from prime_async.sandboxes.jobs.output import JobOutput, JobStreams, Reading
 from prime_async.sandboxes.jobs.seen import Seen, code_of_error
 from prime_async.sandboxes.jobs.statuses import JobStatuses
+from prime_async.sandboxes.waiters import Waiter
 
 __all__ = ["Endings", "failed_status", "full_status", "read_outputs", "wait_for_all"]
 

@@ -11,8 +11,6 @@ import termios
 from collections import deque
 from collections.abc import AsyncIterator
 
-import anyio
-
 from prime_async.server.runtimes.errors import StdinClosedError
 from prime_async.server.runtimes.protocol import RETAINED_BYTES
 
@@ -144,8 +142,11 @@ class PipeOutput:
         if self._terminal:
             self.close()
             return
-        self._over = self._discarding = True
-        self._loop.add_reader(self._descriptor, self._throw_away)
+        self._over = True
+        self._throw_away()  # most commands have no descendants: then this is all
+        if self._descriptor >= 0:
+            self._discarding = True
+            self._loop.add_reader(self._descriptor, self._throw_away)
 
     def _throw_away(self) -> None:
         try:
@@ -219,7 +220,7 @@ class InputStream:
     def __init__(self, descriptor: int, *, terminal: bool = False) -> None:
         self._descriptor = descriptor
         self._terminal = terminal
-        self._turn = anyio.Lock()
+        self._turn = asyncio.Lock()
         self._waiter: asyncio.Future[None] | None = None
 
     async def write(self, data: bytes) -> None:

@@ -5,12 +5,14 @@ for a while after their end.
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 import anyio
 
@@ -31,6 +33,8 @@ from prime_async.server.tasks import Tasks
 
 __all__ = ["Session", "Sessions"]
 
+T = TypeVar("T")
+
 RETAINED_SECONDS = 600.0
 """How long the end of a command is told to who asks for its session."""
 
@@ -41,6 +45,9 @@ DOOM_SECONDS = 0.5
 """How long the end of the sandbox is waited for when a command was killed, to tell why."""
 
 _RETAINED = 32
+_TOGETHER = 16
+"""How many ends too many there are before some are forgotten, in one go."""
+
 _REMEMBERED = 1024
 
 
@@ -49,7 +56,7 @@ class _Attachment:
     """The stream that reads a session's output now."""
 
     scope: anyio.CancelScope
-    gone: anyio.Event
+    gone: asyncio.Event
     replaced: bool = False
 
 
@@ -71,7 +78,7 @@ class Session:
         self.end: Ended | None = None
         self.late = False
         self.killed = False
-        self.finished = anyio.Event()
+        self.finished = asyncio.Event()
         self.limit: asyncio.TimerHandle | None = None
         self._attached: _Attachment | None = None
         self._done: OrderedDict[str, asyncio.Future[None]] = OrderedDict()
@@ -105,7 +112,7 @@ class Session:
             other.replaced = True
             other.scope.cancel()
             await other.gone.wait()
-        return _Attachment(anyio.CancelScope(), anyio.Event())
+        return _Attachment(anyio.CancelScope(), asyncio.Event())
 
     def let_go(self) -> None:
         """End the stream that is read now."""
@@ -157,10 +164,12 @@ class Session:
 
     async def kill(self) -> None:
         """End it and all it started in its session, and let go of it."""
+        if self.end is not None:
+            await self.command.aclose()
+            return
         with anyio.move_on_after(KILLED_SECONDS, shield=True):
-            if self.end is None:
-                self.killed = True
-                await self.command.signal(signal.SIGKILL)
+            self.killed = True
+            await self.command.signal(signal.SIGKILL)
             await self.command.aclose()
 
     def info(self) -> SessionInfo:
@@ -183,7 +192,7 @@ class Sessions:
         self._limit = limit
         self._open: set[Session] = set()
         self._named: OrderedDict[str, Session] = OrderedDict()
-        self._starting: dict[str, anyio.Event] = {}
+        self._starting: dict[str, asyncio.Event] = {}
         self._kept: deque[tuple[float, Session]] = deque()
 
     @property
@@ -211,7 +220,7 @@ class Sessions:
                     Code.FAILED_PRECONDITION, f"session {uuid} was started with another command"
                 )
             return known
-        busy = self._starting[uuid] = anyio.Event()
+        busy = self._starting[uuid] = asyncio.Event()
         try:
             session = await self._start(request, seconds)
             self._named[uuid] = session
@@ -276,10 +285,10 @@ class Sessions:
     def _running_now(self) -> Iterator[Session]:
         return (session for session in self._open if session.end is None)
 
-    def _in_background(self, work: Callable[[Session], Awaitable[None]], session: Session) -> None:
+    def _in_background(self, work: Callable[[T], Awaitable[None]], what: T) -> None:
         """Do something for which nobody waits; a platform that ends does it by itself."""
         with suppress(RequestError):
-            self._tasks.start(work, session)
+            self._tasks.start(work, what)
 
     async def _expire(self, session: Session) -> None:
         """Its time is over."""
@@ -319,13 +328,18 @@ class Sessions:
     def _let_go(self) -> None:
         """Forget ends that were kept long enough; the oldest go first when there are many."""
         now = time.monotonic()
-        while self._kept and (len(self._kept) > _RETAINED or self._kept[0][0] <= now):
-            self._in_background(self._drop, self._kept.popleft()[1])
+        keep = _RETAINED if len(self._kept) >= _RETAINED + _TOGETHER else math.inf
+        gone: deque[Session] = deque()
+        while self._kept and (len(self._kept) > keep or self._kept[0][0] <= now):
+            gone.append(self._kept.popleft()[1])
+        if gone:
+            self._in_background(self._drop, gone)
 
-    async def _drop(self, session: Session) -> None:
-        if session.uuid is not None and self._named.get(session.uuid) is session:
-            del self._named[session.uuid]
-        await self.discard(session)
+    async def _drop(self, sessions: Sequence[Session]) -> None:
+        for session in sessions:
+            if session.uuid is not None and self._named.get(session.uuid) is session:
+                del self._named[session.uuid]
+            await self.discard(session)
 
 
 def exec_spec(request: StartRequest) -> ExecSpec:
