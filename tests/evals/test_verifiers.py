@@ -66,6 +66,19 @@ async def test_v1_folder_and_file_are_the_same(
     assert official.stored[:6] == official.stored[6:12] == official.stored[12:]
 
 
+async def test_v1_scores_of_the_run(target: Target) -> None:
+    """Its averages are the metrics of the evaluation, as metadata of older runs tells them."""
+    pushed = await target.client.push_run(V1, env="wordle")
+    assert pushed.run.metrics == {
+        "reward": pytest.approx(0.64),
+        "metrics": {"solved": 0.75, "speed": 0.4, "turns": 2.0},
+        "error": 0.25,
+    }
+    found = await target.client.get_evaluation(pushed.evaluation_id)
+    assert found.metrics == pushed.run.metrics
+    assert load_run(V1).metrics == {}
+
+
 def test_v1_description() -> None:
     """Environment and model come from the first record: v1 writes no metadata file."""
     run = load_run(V1)

@@ -29,7 +29,8 @@ def async_classes() -> Iterator[type]:
     for package, _ in PACKAGES:
         for name in importlib.import_module(package).__all__:
             value = getattr(importlib.import_module(package), name)
-            if inspect.isclass(value) and name.startswith("Async"):
+            wrapped = name.startswith("Async") and name not in PLAN.async_only
+            if inspect.isclass(value) and wrapped:
                 yield value
 
 
