@@ -15,7 +15,7 @@ __all__ = ["BLOCK_BYTES", "Block", "Blocks", "Item", "joined"]
 _ITEM_BYTES = 160
 """What an item costs beside its data: the objects around it."""
 
-BLOCK_BYTES = 8 * 2**20
+BLOCK_BYTES = 4 * 2**20
 """Of a block. Pages of it that no record reaches are never there."""
 
 _OWN_BYTES = 2**20

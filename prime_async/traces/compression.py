@@ -21,7 +21,7 @@ __all__ = ["TRACES_ZSTD", "EncodedBody", "compress_batch", "compressed", "load",
 TRACES_ZSTD = "traces-zstd"
 """Feature of platforms that take a batch compressed with Zstandard."""
 
-_WINDOW = 8 * 2**20
+_WINDOW = 4 * 2**20
 """Bytes given to the compressor at a time: bounds what one of its answers can be."""
 
 _GZIP_LEVEL = 1
