@@ -66,7 +66,7 @@ class AsyncCommandStream:
         """End the command and everything it started, unless it has ended."""
         if self._lines is None:
             return
-        if not self._lines.ag_running:
+        if not _is_running(self._lines):
             await self._lines.aclose()
         elif self._command is not None:  # another task waits for the next line just now
             await self._command.stop()
@@ -78,7 +78,7 @@ class AsyncCommandStream:
         """
         if self._lines is None:
             self._lines = self._read()
-        elif self._lines.ag_running:
+        elif _is_running(self._lines):
             raise UsageError(
                 "the lines of this command are being read already",
                 hint="read them in one place; leave its iteration before wait()",
@@ -120,6 +120,11 @@ class AsyncCommandStream:
         self._result = await _execute_in_container(self._gateway, self._sandbox_id, self._options)
         yield "stdout", self._result.stdout_bytes
         yield "stderr", self._result.stderr_bytes
+
+
+def _is_running(lines: AsyncGenerator[OutputLine, None]) -> bool:
+    """Say whether somebody waits for the next line just now."""
+    return bool(getattr(lines, "ag_running", False))
 
 
 async def _is_container(gateway: Gateway, sandbox_id: str, error: APIError) -> bool:

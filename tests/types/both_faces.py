@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, reveal_type
 
 import prime_async
+import prime_async.bridges
 import prime_async.runs
 import prime_sync
+import prime_sync.bridges
 import prime_sync.runs
 
 SAMPLES: list[dict[str, Any]] = []
@@ -75,6 +77,13 @@ async def async_face() -> None:
     reveal_type(await run.fail(ValueError("x")))
     reveal_type(run.receipt)
     reveal_type(await prime_async.runs.sync_runs(prime_async.AsyncAPIClient()))
+    streamed = await prime_async.bridges.stream_results(run, "results")
+    reveal_type(streamed.records)
+    reveal_type(prime_async.bridges.RunMonitor().log({"loss": 1.0}, step=1))
+    reveal_type(prime_async.bridges.RolloutLogger(run))
+    reveal_type(prime_async.bridges.RunCallback(run))
+    reveal_type(prime_async.bridges.RunLogHandler(run))
+    reveal_type(prime_async.bridges.RunSpanExporter(run))
 
 
 async def async_jobs(client: prime_async.AsyncSandboxClient) -> None:
@@ -164,6 +173,13 @@ def sync_face() -> None:
     reveal_type(run.fail(ValueError("x")))
     reveal_type(run.receipt)
     reveal_type(prime_sync.runs.sync_runs(prime_sync.APIClient()))
+    streamed = prime_sync.bridges.stream_results(run, "results")
+    reveal_type(streamed.records)
+    reveal_type(prime_sync.bridges.RunMonitor().log({"loss": 1.0}, step=1))
+    reveal_type(prime_sync.bridges.RolloutLogger(run))
+    reveal_type(prime_sync.bridges.RunCallback(run))
+    reveal_type(prime_sync.bridges.RunLogHandler(run))
+    reveal_type(prime_sync.bridges.RunSpanExporter(run))
 
 
 def sync_jobs(client: prime_sync.SandboxClient) -> None:

@@ -32,7 +32,9 @@ def _as_sync(line: str) -> str:
     module = re.compile(r"prime_async\.(evals|api|sandboxes|traces)(\.\w+)?\.(?=\w+Client|Volumes)")
     line = module.sub(lambda match: f"prime_sync.{match[1]}.", line)
     line = line.replace("prime_async.runs.run.AsyncRun", "prime_sync.runs.Run")
-    return re.sub(r"(?<![\w.\[])prime_async\.(?=\w+Client|runs\.\w+\()", "prime_sync.", line)
+    return re.sub(
+        r"(?<![\w.\[])prime_async\.(?=\w+Client|(?:bridges|runs)\.\w+\()", "prime_sync.", line
+    )
 
 
 def answers() -> str:
