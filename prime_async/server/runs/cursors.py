@@ -30,7 +30,9 @@ def read_cursor(text: str, kind: type[Place]) -> Place:
     """
     try:
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-        place = msgspec.json.decode(base64.b64decode(padded, b"-_", validate=True), type=kind)
+        place: Place = msgspec.json.decode(
+            base64.b64decode(padded, b"-_", validate=True), type=kind
+        )
     except (UnicodeEncodeError, binascii.Error, msgspec.DecodeError) as error:
         raise _not_usable() from error
     if not storable(place):
