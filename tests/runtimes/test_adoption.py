@@ -349,6 +349,24 @@ async def test_what_is_written_while_nobody_is_there(later: Callable[[], BaseRun
         await again.stop()
 
 
+async def test_input_that_is_repeated_is_written_once(isolating: BubblewrapRuntime) -> None:
+    """Also when its writer went away in the middle, because nobody read."""
+    box = await isolating.start(spec())
+    script = "until test -e /app/go; do sleep 0.01; done; wc -c"
+    command = await box.exec(ExecSpec(("/bin/bash", "-c", script), stdin=True, held=b""))
+    writing = asyncio.create_task(command.write_stdin(b"x" * MIB, "key"))
+    await asyncio.sleep(0)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    async with anyio.create_task_group() as group:
+        group.start_soon(command.write_stdin, b"x" * MIB, "key")
+        group.start_soon(command.write_stdin, b"y", "other")
+        await sh(box, "touch /app/go")
+    await command.close_stdin()
+    assert (await finish(command)).stdout == f"{MIB + 1}\n"
+
+
 async def test_a_held_command_waits_for_its_reader(isolating: BubblewrapRuntime) -> None:
     """While somebody reads, nothing is dropped, and no more than a window is held."""
     box = await isolating.start(spec())
