@@ -21,7 +21,11 @@ from prime_async.server.runtimes import launchers
 from prime_async.server.runtimes.base import BaseRuntime
 from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
 from prime_async.server.runtimes.conversation import Conversation
-from prime_async.server.runtimes.errors import CommandLostError, StdinClosedError
+from prime_async.server.runtimes.errors import (
+    CommandLostError,
+    CommandRefusedError,
+    StdinClosedError,
+)
 from prime_async.server.runtimes.protocol import (
     Ending,
     ExecSpec,
@@ -365,6 +369,23 @@ async def test_input_that_is_repeated_is_written_once(isolating: BubblewrapRunti
         await sh(box, "touch /app/go")
     await command.close_stdin()
     assert (await finish(command)).stdout == f"{MIB + 1}\n"
+
+
+@pytest.mark.parametrize("pty", [None, TerminalSize(80, 24)])
+@pytest.mark.parametrize(
+    ("field", "argv", "cwd"),
+    [("argv", "/none", "/app"), ("working_dir", "/bin/true", "/none"), ("user", "/bin/true", "/")],
+)
+async def test_a_held_command_that_cannot_be_started(
+    isolating: BubblewrapRuntime, field: str, argv: str, cwd: str, pty: TerminalSize | None
+) -> None:
+    """What is wrong is named, and nothing is held."""
+    box = await isolating.start(spec())
+    user = "nobody-here" if field == "user" else None
+    with pytest.raises(CommandRefusedError) as caught:
+        await box.exec(ExecSpec((argv,), working_dir=cwd, user=user, pty=pty, held=b""))
+    assert caught.value.field == field
+    assert await box.find_held() == []
 
 
 async def test_a_held_command_waits_for_its_reader(isolating: BubblewrapRuntime) -> None:
