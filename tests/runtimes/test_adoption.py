@@ -21,7 +21,11 @@ from prime_async.server.runtimes import launchers
 from prime_async.server.runtimes.base import BaseRuntime
 from prime_async.server.runtimes.bubblewrap import BubblewrapRuntime
 from prime_async.server.runtimes.conversation import Conversation
-from prime_async.server.runtimes.errors import CommandLostError, StdinClosedError
+from prime_async.server.runtimes.errors import (
+    CommandLostError,
+    CommandRefusedError,
+    StdinClosedError,
+)
 from prime_async.server.runtimes.protocol import (
     Ending,
     ExecSpec,
@@ -347,6 +351,41 @@ async def test_what_is_written_while_nobody_is_there(later: Callable[[], BaseRun
         assert await command.stdout.resume(size - 3) == size - 3
         assert await collect(command.stdout) == b"\ny\nend"
         await again.stop()
+
+
+async def test_input_that_is_repeated_is_written_once(isolating: BubblewrapRuntime) -> None:
+    """Also when its writer went away in the middle, because nobody read."""
+    box = await isolating.start(spec())
+    script = "until test -e /app/go; do sleep 0.01; done; wc -c"
+    command = await box.exec(ExecSpec(("/bin/bash", "-c", script), stdin=True, held=b""))
+    writing = asyncio.create_task(command.write_stdin(b"x" * MIB, "key"))
+    await asyncio.sleep(0)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    async with anyio.create_task_group() as group:
+        group.start_soon(command.write_stdin, b"x" * MIB, "key")
+        group.start_soon(command.write_stdin, b"y", "other")
+        await sh(box, "touch /app/go")
+    await command.close_stdin()
+    assert (await finish(command)).stdout == f"{MIB + 1}\n"
+
+
+@pytest.mark.parametrize("pty", [None, TerminalSize(80, 24)])
+@pytest.mark.parametrize(
+    ("field", "argv", "cwd"),
+    [("argv", "/none", "/app"), ("working_dir", "/bin/true", "/none"), ("user", "/bin/true", "/")],
+)
+async def test_a_held_command_that_cannot_be_started(
+    isolating: BubblewrapRuntime, field: str, argv: str, cwd: str, pty: TerminalSize | None
+) -> None:
+    """What is wrong is named, and nothing is held."""
+    box = await isolating.start(spec())
+    user = "nobody-here" if field == "user" else None
+    with pytest.raises(CommandRefusedError) as caught:
+        await box.exec(ExecSpec((argv,), working_dir=cwd, user=user, pty=pty, held=b""))
+    assert caught.value.field == field
+    assert await box.find_held() == []
 
 
 async def test_a_held_command_waits_for_its_reader(isolating: BubblewrapRuntime) -> None:

@@ -35,6 +35,7 @@ from prime_async.server.runtimes.protocol import (
     Ending,
     EndReason,
     ExecSpec,
+    Held,
     Limits,
     RunningSandbox,
     RuntimeReport,
@@ -50,6 +51,7 @@ class DoubleOutput:
     """One output: read on demand, or into a ring."""
 
     def __init__(self) -> None:
+        self._given = 0
         self.dropped = 0
         self._reader = asyncio.StreamReader(limit=2**16)
         self._transport: asyncio.ReadTransport | None = None
@@ -76,6 +78,11 @@ class DoubleOutput:
             yield data
 
     async def read(self, limit: int = 65536) -> bytes:
+        data = await self._next(limit)
+        self._given += len(data)
+        return data
+
+    async def _next(self, limit: int) -> bytes:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -85,6 +92,9 @@ class DoubleOutput:
             del self._ring[:limit]
             return data
         return await self._reader.read(limit)
+
+    async def resume(self, at: int | None = None) -> int:
+        return self._given + self.dropped
 
     def detach(self) -> None:
         if self._task is None:
@@ -143,7 +153,7 @@ class DoubleCommand:
     def on_end(self, call: Callable[[], None]) -> None:
         self._waiter.add_done_callback(lambda _: call())
 
-    async def write_stdin(self, data: bytes) -> None:
+    async def write_stdin(self, data: bytes, key: str | None = None) -> None:
         if self._terminal is not None:
             os.write(self._terminal, data)
             return
@@ -238,6 +248,9 @@ class DoubleSandbox:
             log.close()
         self.commands.append(made)
         return made
+
+    async def find_held(self) -> list[Held]:
+        return []
 
     async def ended(self) -> EndReason:
         await self._ended.wait()

@@ -253,38 +253,42 @@ class _Holder:
         self._answer(request, held=[held.told() for held in self._held.values()])
 
     def _do_exec(self, request: Message, _: list[int]) -> None:
-        size, streams = request["pty"], _Streams()
-        where: str = request["cwd"]
-        try:
-            if size is None:
-                streams.open(stdin=request["stdin"])
-            else:
-                streams.open_terminal(size, isolated=self._isolated)
-        except OSError as error:
+        streams = _Streams()
+        failure = self._open(request, streams)
+        if failure is None:
+            try:
+                started = self._start(request, streams.theirs)
+            except (OSError, ValueError, subprocess.SubprocessError) as error:
+                failure = start_failure(error, request["cwd"])
+        if failure is not None:
             streams.close()
-            text = error.strerror or str(error)
-            answer = failure_answer(error.errno or errno.EIO, "pty" if size else "enter", text)
-            self._loop.say({"id": request["id"], **answer})
-            return
-        try:
-            started = self._start(request, where, streams.theirs, terminal=size is not None)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            streams.close()
-            self._loop.say({"id": request["id"], **start_failure(error, where)})
+            self._loop.say({"id": request["id"], **failure})
             return
         streams.close_theirs()
         held = self._hold(started, request, streams.ours)
         self._held[started.pid] = held
         self._answer(request, pid=held.pid, host_pid=started.pid)
 
-    def _start(
-        self, request: Message, where: str, theirs: list[int], *, terminal: bool
-    ) -> subprocess.Popen[bytes]:
+    def _open(self, request: Message, streams: _Streams) -> Message | None:
+        """Make the streams of a command; return what went wrong, if something did."""
+        size = request["pty"]
+        try:
+            if size is None:
+                streams.open(stdin=request["stdin"])
+            else:
+                streams.open_terminal(size, isolated=self._isolated)
+        except OSError as error:
+            text = error.strerror or str(error)
+            return failure_answer(error.errno or errno.EIO, "pty" if size else "enter", text)
+        return None
+
+    def _start(self, request: Message, theirs: list[int]) -> subprocess.Popen[bytes]:
+        terminal = request["pty"] is not None
         stdin, stdout, stderr = theirs * 3 if terminal else theirs
         return subprocess.Popen(  # noqa: S603  # the point of it
             request["argv"],
             env={**self._environment, **request["env"]},
-            cwd=where,
+            cwd=request["cwd"],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
