@@ -157,7 +157,7 @@ def _legacy_run(folder: Path) -> ResultRun:
     wanted = (("env_id (or env)", env), ("model", model))
     for name, value in wanted:
         if value and not isinstance(value, str):
-            field = name.split()[0]
+            field = next(key for key in (name.split()[0], "env") if raw.get(key) is value)
             what = f"{folder / METADATA}: {field} is a JSON {json_name(value)}, not a text"
             raise InvalidEvaluationError(what, field=field)
     missing = [name for name, value in wanted if not isinstance(value, str)]

@@ -196,7 +196,7 @@ class TestPush:
         run = make_run(tmp_path / "run", ['{"id": 0, "reward": NaN}'])
         ran = inside("eval", "push", str(run))
         assert ran.code == 0
-        assert "reward were NaN" in ran.err
+        assert "reward was NaN" in ran.err
 
     def test_resume_without_a_trace_of_an_earlier_push(
         self, inside: Inside, tmp_path: Path

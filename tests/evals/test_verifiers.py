@@ -295,10 +295,10 @@ def test_metadata_of_every_key(tmp_path: Path) -> None:
     [
         ("{", r"metadata\.json:1:2: not JSON"),
         ('{"env": "e",\n "model" "m"}', r"metadata\.json:2:10: not JSON"),
-        ("[]", r"metadata\.json holds a JSON list"),
+        ("[]", r"metadata\.json holds a JSON array"),
         ('{"env": "e"}', r"metadata\.json lacks model"),
         ('{"model": "m"}', r"metadata\.json lacks env_id \(or env\)"),
-        ('{"env": 5, "model": null}', r"metadata\.json lacks env_id \(or env\) and model"),
+        ('{"env": 5, "model": null}', r"metadata\.json: env is a JSON number, not a text"),
         ('{"a": ' + "[" * 100_000, r"metadata\.json: "),
         ('{"a": ' + "1" * 5000 + "}", r"metadata\.json: "),
     ],
