@@ -78,7 +78,8 @@ async def test_every_call_ends_by_its_timeout(
                 assert late is not None, f"{call}: {caught.value!r}"
                 if call in CALLS:
                     assert isinstance(late, APITimeoutError)
-                    assert (late.budget, late.seconds) == ("total", pytest.approx(SHORT, rel=0.5))
+                    assert late.budget == "total"
+                    assert 0 < late.seconds <= 1.5 * SHORT
             assert time.monotonic() - began < SHORT + LATE, f"{call} is late"
 
     async with clients(surface.face) as on, asyncio.TaskGroup() as group:

@@ -260,7 +260,6 @@ def assert_tries(name: str, requests: list[Request]) -> None:
             assert count == number, (name, method, path, count)
 
 
-@pytest.mark.usefixtures("quick_cleaning")
 @scenario(2, shows=[call for call in ALL_CALLS if str(call) not in WAITS], not_command="see below")
 async def test_every_call_is_tried_so_often(
     surface: PythonSurface, official: OfficialStub, monkeypatch: pytest.MonkeyPatch
@@ -279,7 +278,6 @@ async def test_every_call_is_tried_so_often(
             assert_tries(str(call), official.requests)
 
 
-@pytest.mark.usefixtures("quick_cleaning")
 @scenario(
     2,
     shows=[name for name in COMMAND_NAMES if name not in WAITS],
