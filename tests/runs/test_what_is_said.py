@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from aiohttp.client_exceptions import UnixClientConnectorError
+from aiohttp.client_reqrep import ConnectionKey
 
-from prime_async import AsyncAPIClient
-from prime_async.errors import APIConnectionError
 from prime_async.runs.counters import Counts
 from prime_async.runs.options import RunStatus
 from prime_async.runs.receipts import FinishReceipt, with_next_step
+from prime_async.transport.faults import classify
 
 
 def receipt(*paths: Path) -> FinishReceipt:
@@ -37,20 +37,12 @@ def test_the_command_that_delivers_the_rest(home: Path, tmp_path: Path) -> None:
     assert elsewhere.endswith("(`prime-async traces sync --from FOLDER` delivers each of them)")
 
 
-async def test_a_platform_that_does_not_run_is_named(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_platform_that_does_not_run_is_named() -> None:
     """Its socket and how to start it, not only that a file is missing."""
-    monkeypatch.setattr("random.random", lambda: 1.0)  # full jitter: no pause between the tries
-    folder = home / ".prime" / "environments"
-    folder.mkdir(parents=True)
-    socket = tmp_path / "api.sock"
-    (folder / "gone.json").write_text(
-        '{"api_key": "key-0123456789", "base_url": "http://127.0.0.1:1", '
-        f'"unix_socket": "{socket}"}}'
-    )
-    async with AsyncAPIClient(context="gone") as api:
-        with pytest.raises(APIConnectionError, match="the embedded platform does not answer") as no:
-            await api.get("/user/whoami")
-    assert str(socket) in str(no.value)
-    assert "local start" in (no.value.hint or "")
+    key = ConnectionKey("127.0.0.1", 1, False, True, None, None, None)
+    missing = OSError(2, "No such file or directory")
+    fault = classify(UnixClientConnectorError("/home/me/api.sock", key, missing))
+    assert fault is not None
+    assert fault.what.startswith("the embedded platform does not answer on /home/me/api.sock: No")
+    assert fault.hint is not None
+    assert "local start" in fault.hint
