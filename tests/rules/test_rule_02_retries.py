@@ -224,6 +224,8 @@ MORE_TRIES = {
     "AsyncTracesAPIClient.delete": "as delete",
     "AsyncSandboxClient.download_tree": "four to pack it, four to clean up",
     "AsyncSandboxClient.upload_tree": "as download_tree",
+    "AsyncSandboxClient.follow_background_job": "the look beside its reading ends with the call",
+    "job follow": "as AsyncSandboxClient.follow_background_job",
     "sandbox run": "as AsyncSandboxClient.sandbox",
     "sandbox create": "as AsyncSandboxClient.create",
     "sandbox checkpoint restore": "as AsyncSandboxClient.create",
