@@ -99,9 +99,10 @@ def _examples(number: int) -> settings:
     )
 
 
+@pytest.mark.parametrize("number", [2, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
 def test_what_is_described_is_what_happens(
-    path: str, method: str, schema: Any, served: ThreadedPlatform
+    path: str, method: str, number: int, schema: Any, served: ThreadedPlatform
 ) -> None:
     """Generated requests, valid and not: no server error, nothing that is not documented."""
     described = DOCUMENT["paths"][path][method]
@@ -109,25 +110,13 @@ def test_what_is_described_is_what_happens(
     if described.get("parameters") or described.get("requestBody"):
         modes.append(GenerationMode.NEGATIVE)
     for mode in modes:
-
-        @_examples(2)
+        # Made here: written out when tests are collected, the requests cost every run 10 seconds.
+        @_examples(number)
         @given(case=schema[path][method].as_strategy(generation_mode=mode))
         def ask(case: Any) -> None:
             check(case, served)
 
         ask()
-
-
-# Made at run time: written out when tests are collected, the requests cost every run 10 seconds.
-LAZY = schemathesis.pytest.from_fixture("schema")
-
-
-@pytest.mark.slow
-@LAZY.parametrize()
-@_examples(20)
-def test_it_happens_with_many_requests(case: Any, served: ThreadedPlatform) -> None:
-    """The same with ten times the requests, and the limits of every value."""
-    check(case, served)
 
 
 def check(case: Any, served: ThreadedPlatform) -> None:
