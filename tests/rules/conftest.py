@@ -41,7 +41,7 @@ def retry_budget(monkeypatch: pytest.MonkeyPatch) -> RetryBudget:
     # The jitter draws from the whole of the delay: its luckiest draw is no delay at all.
     lucky = types.SimpleNamespace(random=lambda: 1.0)
     monkeypatch.setattr("prime_async.transport.policy.random", lucky)
-    budget = RetryBudget()
+    budget = RetryBudget(per_second=0.0)  # on a busy machine it would refill meanwhile
     monkeypatch.setattr("prime_async.transport.client.process_budget", budget)
     return budget
 
