@@ -244,7 +244,7 @@ def test_errors_name_what_is_wrong(
         "sandbox", "run", "ubuntu", "--network-allow", "a.b", "--network-deny", "c.d", "x"
     )
     assert both.code == 2
-    assert "network_denylist" in both.err
+    assert "--network-allow and --network-deny exclude each other" in both.err
     hidden = inside("sandbox", "create", "--env", "=very-secret")
     assert hidden.code == 2
     assert "very-secret" not in hidden.everything

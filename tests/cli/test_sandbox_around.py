@@ -148,7 +148,7 @@ def test_what_a_sandbox_may_reach(cleared: str, inside: Run) -> None:
         (["checkpoint", "delete", "x", "--sandbox", "y"], "ids, or --sandbox"),
         (["checkpoint", "get", "a/b"], "is not an id"),
         (["checkpoint", "restore", "x", "--disk-size-gb", "5"], "disk_size_gb comes with"),
-        (["create", "ubuntu", "--checkpoint", "x"], "docker_image comes with"),
+        (["create", "ubuntu", "--checkpoint", "x"], "IMAGE comes with"),
         (["create", "--volume", "data"], "NAME:/PATH"),
         (["create", "--volume", "data:path"], "NAME:/PATH"),
         (["create", "--volume", "data:/a:wx"], "NAME:/PATH:ro"),

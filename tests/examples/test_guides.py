@@ -77,6 +77,7 @@ def place(
     monkeypatch.setenv("PRIME_TRACES_URL", shared.url)
     monkeypatch.chdir(tmp_path)
     shutil.copytree(RESULTS, "outputs/evals/gsm8k--gpt-4o-mini/3f9c2a1b")
+    shutil.copytree(RESULTS, "outputs/gsm8k--gpt-4o-mini--bash--3f9c2a1b")
     Path("outputs/traces.jsonl").write_bytes(line(trace("guide-1", run="run-7")))
     return tmp_path
 
@@ -149,7 +150,8 @@ def test_bridges(monkeypatch: pytest.MonkeyPatch) -> None:
         "stream_results": stream_results,
         "RunCallback": RunCallback,
         "env": _Environment(),
-        "client": None,
+        **dict.fromkeys(("client", "slot", "context", "semaphore")),
+        "episodes": [episode("at-the-end", trace("at-the-end-0"))],
         "model": "tiny",
     }
 
@@ -185,6 +187,9 @@ class _Environment:
         rollout = {"example_id": 0, "prompt": "1+1", "completion": "2", "reward": 1.0}
         on_progress([rollout], [rollout])
         return {"outputs": [rollout]}
+
+    async def run_slot(self, _slot: None, _context: None, _semaphore: None, done: Any) -> None:
+        await done(episode("guide", trace("guide-0")))
 
 
 NAMED = re.compile(r"(?<![\w/.-])prime-async ((?:[^`\n\\]|\\.)+?)(?=[`\n]|\s\s|$)", re.MULTILINE)

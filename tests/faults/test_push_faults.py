@@ -223,7 +223,7 @@ async def test_a_generator_that_does_not_close(
     setting: Setting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clean-up that hangs does not hang the push: it has a budget of its own."""
-    monkeypatch.setattr("prime_async.evals.feeds._CLOSING", 0.1)
+    monkeypatch.setattr("prime_async.feeds.CLOSING_SECONDS", 0.1)
     silence = Break("silence", Moment.EXECUTED)
     setting.proxy.plan = FaultPlan([on(silence, when=_SAMPLES_POST, times=None)])
     evaluation_id = await setting.create()

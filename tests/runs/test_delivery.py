@@ -164,8 +164,9 @@ async def test_rows_of_metrics_outlast_a_queue_full_of_traces(
     """With ``drop_old`` the traces give way that fill it; each is counted as what it is."""
     double.stub.route("POST", "/api/v1/.*(traces|metric-rows)", Answer(end="silent"))
     run = await open_run(queue_bytes=8_000, queue_policy="drop_old", concurrency=1)
+    before = len(double.stub.requests)
     run.log_trace(trace("on its way"))
-    await double.stub.wait_for(len(double.stub.requests) + 1)  # nothing else is taken meanwhile
+    await double.stub.wait_for(before + 1)  # nothing else is taken meanwhile
     run.log_traces(trace(f"t{number}", text="x" * 500) for number in range(20))
     for step in range(5):
         run.log_metrics({"loss": 1.0}, step=step)
@@ -305,7 +306,7 @@ async def test_accounts_without_the_traces_service_get_rows(
     assert len(double.stub.seen("POST", "/api/v1/traces")) == (0 if why == "opt-out" else 2)
     rows = {row["sample_id"]: row for row in double.samples}
     assert set(rows) == {"a", "b", "c"}
-    assert rows["a"]["reward"] == rows["a"]["right"] == 0.5
+    assert (rows["a"]["reward"], rows["a"]["right"]) == (0.5, 1.0)
     assert rows["a"]["completion"] == [{"role": "assistant", "content": "4"}]
     assert (await run.finish()).complete
 
