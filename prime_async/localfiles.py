@@ -17,12 +17,33 @@ from typing import Self
 
 import anyio.to_thread
 
-__all__ = ["AtomicFile", "LocalFile", "WINDOW", "nearest_path", "sha256_of", "windows_of"]
+from prime_async.errors import UsageError
+
+__all__ = [
+    "AtomicFile",
+    "LocalFile",
+    "WINDOW",
+    "given_path",
+    "nearest_path",
+    "sha256_of",
+    "windows_of",
+]
 
 WINDOW = 2**20
 """Bytes read or written at a time."""
 
 _MOST_LOOKED_AT = 10_000
+
+
+def given_path(path: object, field: str) -> Path:
+    """Take a path as the caller gave it.
+
+    Raises:
+        UsageError: it is neither text nor a path; names the field.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"{field} is a {type(path).__name__}, not a path", field=field)
+    return Path(path)
 
 
 class LocalFile:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -28,6 +27,7 @@ from prime_async.evals.run_options import EvaluationKnown, RunOptions
 from prime_async.evals.runs import PushedRun, push_run
 from prime_async.evals.sources import Samples
 from prime_async.evals.sync import SyncResult, sync_pushes
+from prime_async.localfiles import given_path
 from prime_async.requests import DAY, given, read_record
 from prime_async.transport import DEFAULT_TIMEOUT, check_timeout, deadline, time_left
 
@@ -260,7 +260,7 @@ class AsyncEvalsClient(AsyncHostedEvals):
                 "timeout": timeout,
             },
         )
-        return await push_run(self, Path(path), options)
+        return await push_run(self, given_path(path, "path"), options)
 
     async def sync_pushes(
         self, progress_callback: Progress | None = None, *, timeout: float | None = None

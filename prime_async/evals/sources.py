@@ -19,6 +19,7 @@ from prime_async.evals.feeds import AsyncFeed, IterableFeed
 from prime_async.evals.files import FileCheck, JsonlSource
 from prime_async.evals.push import Source
 from prime_async.evals.verifiers import METADATA, RESULTS, TRACES, TraceSamples, load_run
+from prime_async.localfiles import given_path
 from prime_async.requests import check_range
 from prime_async.spool import Ranges
 
@@ -157,7 +158,7 @@ def check_path(
     """
     check_range("max_payload_bytes", max_payload_bytes, OVERHEAD + 2)
     encoder = SampleEncoder(limit=max_payload_bytes - OVERHEAD, trim=trim)
-    return jsonl_source(Path(path), encoder, Ranges()).check()
+    return jsonl_source(given_path(path, "path"), encoder, Ranges()).check()
 
 
 def jsonl_source(path: Path, encoder: SampleEncoder, skip: Ranges) -> JsonlSource:

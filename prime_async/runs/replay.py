@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -16,6 +15,7 @@ import anyio.to_thread
 from prime_async.api import AsyncAPIClient
 from prime_async.config import PrimePaths, home_directory
 from prime_async.errors import PrimeError, SpoolError
+from prime_async.localfiles import given_path
 from prime_async.runs.backends import report_end
 from prime_async.runs.blocks import Item
 from prime_async.runs.endings import ENDINGS, read_ending
@@ -86,7 +86,7 @@ async def sync_runs(
         spool = _spool(spool_dir)
         with deadline(seconds, "delivering what is kept on disk"):
             if path is not None:
-                await anyio.to_thread.run_sync(spool.adopt, Path(path))
+                await anyio.to_thread.run_sync(spool.adopt, given_path(path, "path"))
             found = await anyio.to_thread.run_sync(kept_records, spool)
             return [await _sync_one(api_client, spool, kept) for kept in found]
 
@@ -125,7 +125,7 @@ async def watch_runs(
 
 def _spool(folder: str | os.PathLike[str] | None) -> Spool:
     if folder is not None:
-        return Spool(Path(folder))
+        return Spool(given_path(folder, "spool_dir"))
     home = home_directory()
     if home is None:
         raise TracesUsageError("there is no home folder to look into", field="spool_dir")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator
-from pathlib import Path
 
 from prime_async.errors import APIError, UsageError
-from prime_async.localfiles import WINDOW, AtomicFile, LocalFile, sha256_of
+from prime_async.localfiles import WINDOW, AtomicFile, LocalFile, given_path, sha256_of
 from prime_async.requests import check_range, read_record
 from prime_async.sandboxes.downloads import Download, raise_file_error
 from prime_async.sandboxes.execution import AsyncSandboxCommands
@@ -65,7 +64,7 @@ class AsyncSandboxFiles(AsyncSandboxCommands):
         """
         self._check(sandbox_id, file_path)
         seconds = _seconds(timeout)
-        file = await LocalFile.at(local_file_path)
+        file = await LocalFile.at(given_path(local_file_path, "local_file_path"))
         upload = Upload(
             self._gateway,
             sandbox_id,
@@ -146,7 +145,7 @@ class AsyncSandboxFiles(AsyncSandboxCommands):
         """
         self._check(sandbox_id, file_path)
         pace = Pace(_seconds(timeout), None, progress)
-        async with AtomicFile(local_file_path) as target:
+        async with AtomicFile(given_path(local_file_path, "local_file_path")) as target:
             await Download(self._gateway, sandbox_id, file_path, target, pace).run()
             if verify:
                 theirs = await digest_in_sandbox(self._gateway, sandbox_id, file_path)
@@ -254,7 +253,9 @@ class AsyncSandboxFiles(AsyncSandboxCommands):
         """
         self._check(sandbox_id, file_path)
         pace = Pace(check_timeout(timeout, TREE_SECONDS), None, progress)
-        return await upload_tree(self._gateway, sandbox_id, Path(local_path), file_path, pace)
+        return await upload_tree(
+            self._gateway, sandbox_id, given_path(local_path, "local_path"), file_path, pace
+        )
 
     async def download_tree(
         self,
@@ -287,7 +288,9 @@ class AsyncSandboxFiles(AsyncSandboxCommands):
         """
         self._check(sandbox_id, file_path)
         pace = Pace(check_timeout(timeout, TREE_SECONDS), None, progress)
-        return await download_tree(self._gateway, sandbox_id, file_path, Path(local_path), pace)
+        return await download_tree(
+            self._gateway, sandbox_id, file_path, given_path(local_path, "local_path"), pace
+        )
 
     @staticmethod
     def _check(sandbox_id: str, file_path: str) -> None:

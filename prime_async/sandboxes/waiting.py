@@ -25,8 +25,8 @@ from prime_async.sandboxes.rpc import code_of
 
 __all__ = ["CreationWaiter", "wait_for_all"]
 
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 6.4  # the first one doubled six times
+_FIRST_PAUSE = 0.025
+_LONGEST_PAUSE = 6.4  # the first one doubled eight times
 _JITTER = 0.25
 _BETWEEN_CHECKS = 0.5
 _BUILD_PAUSE = 10.0

@@ -37,7 +37,7 @@ def check_group_key(group_by: str) -> str:
     Raises:
         TracesUsageError: traces cannot be grouped by it.
     """
-    if group_by not in GROUP_KEYS:
+    if not isinstance(group_by, str) or group_by not in GROUP_KEYS:
         raise TracesUsageError(
             f"group_by is {group_by!r}",
             field="group_by",

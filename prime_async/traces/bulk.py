@@ -6,6 +6,7 @@ from os import PathLike
 from typing import Unpack
 
 from prime_async.errors import APIError
+from prime_async.localfiles import given_path
 from prime_async.traces.aggregating import TRACES_AGGREGATE, GroupKey, add_up, check_group_key
 from prime_async.traces.downloads import DOWNLOAD_SECONDS
 from prime_async.traces.errors import in_family
@@ -100,13 +101,14 @@ class AsyncTracesBulkReader(AsyncTraceRunsReader):
     ) -> int:
         params = {"format": kind, **_written(filters)}
         with in_family(), deadline(check_timeout(timeout, DOWNLOAD_SECONDS), "the export"):
+            file = given_path(dest, "dest")
             if TRACES_EXPORT in await self._features(filters):
                 try:
-                    return await self._download("/traces/export", params, dest, None)
+                    return await self._download("/traces/export", params, file, None)
                 except APIError as error:
                     if error.status != _NOT_IMPLEMENTED:  # this platform cannot write the format
                         raise
-            return await gather_export(dest, kind, self.iter(**filters), self.get_raw)
+            return await gather_export(file, kind, self.iter(**filters), self.get_raw)
 
     async def _features(self, filters: TraceFilters) -> frozenset[str]:
         """Return what the platform can do, after a first answer that says so and that takes the

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
+from prime_async.localfiles import given_path
 from prime_async.traces.batches import DEFAULT_TARGET_BATCH_BYTES, Packer
 from prime_async.traces.bulk import AsyncTracesBulkReader
 from prime_async.traces.codes import LineFormat
 from prime_async.traces.compression import EncodedBody
 from prime_async.traces.connection import id_path
 from prime_async.traces.encoding import TraceRecord
-from prime_async.traces.errors import TracesUsageError
+from prime_async.traces.errors import TracesUsageError, in_family
 from prime_async.traces.feeds import Feed, ThreadFeed, feed_of
 from prime_async.traces.filters import Moment, written
 from prime_async.traces.intake import Intake
@@ -137,7 +137,8 @@ class AsyncTracesClient(AsyncTracesBulkReader):
             on_error=on_error,
             timeout=timeout,
         )
-        file = Path(path)
+        with in_family():
+            file = given_path(path, "path")
         intake = _intake(options)
         return await self._upload(ThreadFeed(lambda: file_lines(file), intake), intake, options)
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from os import PathLike
 from typing import Any, Unpack
 
+from prime_async.localfiles import given_path
 from prime_async.traces.connection import AsyncTracesConnection, id_path
 from prime_async.traces.downloads import download
 from prime_async.traces.errors import in_family
@@ -163,7 +164,9 @@ class AsyncTracesReader(AsyncTracesConnection):
             NotFoundError: there is no such trace.
             OSError: the file cannot be written.
         """
-        return await self._download(_path(trace_id), {"raw": True}, dest, timeout)
+        with in_family():
+            file = given_path(dest, "dest")
+        return await self._download(_path(trace_id), {"raw": True}, file, timeout)
 
     async def list_nodes(
         self,

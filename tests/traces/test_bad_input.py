@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from prime_async.errors import UsageError
+from prime_async.sandboxes import AsyncSandboxClient
 from prime_async.traces import (
     AsyncTracesClient,
     ErrorCode,
     LineFormat,
     LineFormatConflictError,
+    TracesUsageError,
     ValidationRejectedError,
 )
 from tests.platform import ThreadedPlatform
@@ -40,3 +45,21 @@ async def test_every_refusal_is_typed(platform: ThreadedPlatform) -> None:
             await client.upload_lines([good], line_format=LineFormat.EPISODE)
         assert len(await client.upload_lines([other])) == 1
         assert len((await client.list(run_id=run)).items) == 2
+
+
+@pytest.mark.parametrize("path", [5, None, b"x", ["x"]])
+async def test_a_path_is_text_or_a_path(path: Any) -> None:
+    """Each call that takes one names its argument, before anything is sent."""
+    nowhere: dict[str, Any] = {"api_key": "key", "base_url": "http://127.0.0.1:9"}
+    async with AsyncTracesClient("key", base_url=nowhere["base_url"]) as traces:
+        for call, field in ((traces.upload_file, "path"), (traces.export, "dest")):
+            with pytest.raises(TracesUsageError, match=f"{field} is a {type(path).__name__}, not"):
+                await call(path)
+        with pytest.raises(TracesUsageError, match="dest is a"):
+            await traces.download_raw("t", path)
+        with pytest.raises(TracesUsageError, match="group_by is"):
+            await traces.aggregate(path)
+    async with AsyncSandboxClient(**nowhere) as sandboxes:
+        for send in (sandboxes.upload_file, sandboxes.download_file):
+            with pytest.raises(UsageError, match="local_file_path is a"):
+                await send("box", "/app/x", path)
