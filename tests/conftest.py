@@ -51,10 +51,12 @@ def _loopback_only() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _ctrl_c_works() -> None:
-    """A shell's background jobs ignore it, and so would every command started from here."""
+def _signals_work() -> None:
+    """Background jobs ignore Ctrl-C, ``nohup`` hang-ups, and so would all that is started here."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -97,9 +97,9 @@ async def test_reading_large_pages(surface: PythonSurface, elsewhere: Stub) -> N
     _assert_short(steps, surface)
 
 
-def _assert_short(steps: Steps, surface: PythonSurface) -> None:
+def _assert_short(steps: Steps, surface: PythonSurface, most: float = MOST) -> None:
     name = LOOP_OF[surface.name]
-    assert 0 < steps.longest[name] < MOST, steps.what[name]
+    assert 0 < steps.longest[name] < most, steps.what[name]
 
 
 @scenario(
@@ -140,7 +140,8 @@ async def test_what_comes_in_pieces(surface: PythonSurface, elsewhere: Stub) -> 
             with measured_steps() as steps:
                 await COMMANDS_READ[name](on[AsyncSandboxClient])
                 await asyncio.sleep(0)
-            _assert_short(steps, surface)
+            # What a command wrote becomes one text in the end: new pages, dear on a full machine.
+            _assert_short(steps, surface, 2 * MOST)
 
 
 MOST_IN_THE_SINK = 0.010
