@@ -240,6 +240,9 @@ def test_errors_name_what_is_wrong(
     assert image.code == 1
     assert "catalogue" in image.err
     assert "`prime-async sandbox delete" in image.err
+    taken_for_one = inside("sandbox", "run", box.id, "--", "true")
+    assert taken_for_one.code == 1
+    assert f"`prime-async sandbox exec {box.id} …`" in taken_for_one.err
     both = inside(
         "sandbox", "run", "ubuntu", "--network-allow", "a.b", "--network-deny", "c.d", "x"
     )

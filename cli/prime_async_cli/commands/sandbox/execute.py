@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["exec_", "run"]
 
 _KEPT = 64 * 2**20
+_LIKE_AN_ID = re.compile(r"c[a-z0-9]{20,}")
 _LONGEST = 31_536_000
 
 
@@ -183,9 +185,12 @@ async def run(
         timeout=timeout,
     )
     request = make_request(session, image, **wishes)
+    if _LIKE_AN_ID.fullmatch(image):  # what `run` of the official command takes
+        session.next_step = f"in a sandbox that is there: `prime-async sandbox exec {image} …`"
     async with session.sandboxes() as client:
         if not keep:
             async with client.sandbox(request) as sandbox:
+                session.next_step = None
                 return await _execute(session, client, _job(sandbox.id, wanted), wanted)
         sandbox = await client.create(request)
         session.facts = {"sandbox_id": sandbox.id}
