@@ -33,7 +33,7 @@ test: $(VENV)/dev ## all tests but those of test-scale
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 test-scale: $(VENV)/bench ## minutes of load, and the built package in a clean environment
-	$(BIN)/python -m pytest -m "scale or slow"
+	$(BIN)/python -m pytest -m "scale or slow" -n 2 --dist worksteal
 
 # Packages that are too heavy for .venv, each set in an environment of its own: verifiers before and
 # from 0.4 on cannot be in one. torch is the build without CUDA where its index is reachable.
