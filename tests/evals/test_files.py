@@ -74,17 +74,6 @@ async def test_nan_becomes_null_and_is_counted(target: Target, tmp_path: Path) -
     ]
 
 
-async def test_a_number_beyond_the_range_is_infinite(target: Target, tmp_path: Path) -> None:
-    """JSON allows it, no reader can hold it: the table's null, and not the platform's refusal."""
-    rows = ['{"example_id":0,"reward":1e999,"text":"1e999"}', '{"example_id":1,"reward":1e100}']
-    receipt = await target.push(write_jsonl(tmp_path / "rows.jsonl", rows))
-    assert receipt.nonfinite == {"reward": 1}
-    assert await target.stored() == [
-        {"example_id": 0, "reward": None, "text": "1e999"},
-        {"example_id": 1, "reward": 1e100},
-    ]
-
-
 async def test_strict_refuses_the_line_by_path(target: Target, tmp_path: Path) -> None:
     """With strict that sample is refused and named; the others go on."""
     rows = [{"example_id": 0}, {"example_id": 1, "info": {"x": [float("nan")]}}, {"example_id": 2}]
