@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from operator import methodcaller
 from typing import Any
 
 from prime_async.bridges.native import as_record
@@ -97,7 +98,7 @@ class AsyncRunMonitor:
             record = await as_record(episode)
             if isinstance(record, Mapping):
                 record = {**record, "run": work_stamp(record, kind, step)}
-            await self._tell(lambda run, record=record: run.alog_traces([record]))  # type: ignore[misc]
+            await self._tell(methodcaller("alog_traces", [record]))
 
     async def log_annotations(self, updates: Any) -> None:
         """Do nothing: traces of a run are not changed after they were logged."""

@@ -16,6 +16,7 @@ from prime_async.api import AsyncAPIClient
 from prime_async.config import PrimePaths, home_directory
 from prime_async.errors import PrimeError, SpoolError
 from prime_async.localfiles import given_path
+from prime_async.requests import DAY
 from prime_async.runs.backends import report_end
 from prime_async.runs.blocks import Item
 from prime_async.runs.endings import ENDINGS, read_ending
@@ -34,8 +35,6 @@ from prime_async.transport import Absence, check_timeout, deadline, is_unanswere
 __all__ = ["SyncedRecords", "sync_runs", "watch_runs"]
 
 _LOG = logging.getLogger("prime_async.runs")
-
-_DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ async def sync_runs(
         PrimeTracesError: the connection cannot be made.
     """
     with in_family():
-        seconds = check_timeout(timeout, _DAY)
+        seconds = check_timeout(timeout, DAY)
         spool = _spool(spool_dir)
         with deadline(seconds, "delivering what is kept on disk"):
             if path is not None:

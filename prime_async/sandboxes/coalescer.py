@@ -285,12 +285,12 @@ class Coalescer(Generic[K, V]):
         for due in sorted(self._beats):
             if not room or due > beat + _EARLY:
                 break
-            line = self._by_beat[due]
-            for batch in [batch for batch in line if len(batch) <= room]:
-                if len(batch) <= room:
-                    line.remove(batch)
-                    taken.append(batch)
-                    room -= len(batch)
+            left: list[Batch[K, V]] = []
+            for batch in self._by_beat[due]:
+                fits = len(batch) <= room
+                (taken if fits else left).append(batch)
+                room -= len(batch) if fits else 0
+            self._by_beat[due] = left
         return taken
 
     def _groups(self, slots: list[_Slot[K, V]]) -> Iterator[list[_Slot[K, V]]]:

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("prime_async.server", description="The embedded platform.")
     parser.add_argument("--home", type=Path, help="home directory (default: yours)")
-    parser.add_argument("--port", type=int, help="loopback port (default: the one from before)")
+    parser.add_argument("--port", type=_port, help="loopback port (default: the one from before)")
     parser.add_argument(
         "--ingest-per-second",
         type=float,
@@ -48,6 +48,16 @@ def _parser() -> argparse.ArgumentParser:
     way.add_argument("--detach", action="store_true", help="go on in a process of its own")
     way.add_argument("--foreground", action="store_true", help="stay and log here (the default)")
     return parser
+
+
+def _port(text: str) -> int:
+    try:
+        port = int(text)
+    except ValueError:
+        port = -1
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, 0 to 65535")
+    return port
 
 
 def _run(paths: LocalPaths, options: argparse.Namespace, report: Any) -> int:

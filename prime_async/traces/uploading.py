@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from prime_async.cancelling import is_cancelled
 from prime_async.errors import APIError
-from prime_async.requests import check_range
+from prime_async.requests import DAY, check_range
 from prime_async.traces.batches import Batch, Packer
 from prime_async.traces.codes import LineFormat
 from prime_async.traces.errors import TracesUsageError, in_family
@@ -38,7 +38,6 @@ DEFAULT_CONCURRENT = 4
 IN_FLIGHT_BYTES = 256 * 2**20
 """Uncompressed bytes on their way at a time, one batch beyond."""
 
-_DAY = 86_400.0
 
 _WORTH_ASKING = 4 * 2**20
 """Bytes from which on a batch is worth a request that says how to compress it best."""
@@ -101,7 +100,7 @@ class UploadOptions:
         Packer(target_bytes=target_batch_bytes)
         with in_family():
             check_range("max_concurrent", max_concurrent, 1)
-            seconds = check_timeout(timeout, _DAY)
+            seconds = check_timeout(timeout, DAY)
         return cls(
             delivery,
             target_batch_bytes,

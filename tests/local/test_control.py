@@ -78,6 +78,17 @@ async def test_stops_and_starts_at_once_end_in_order(platform_home: Path) -> Non
     assert found.running == found.answering
 
 
+@pytest.mark.parametrize("port", ["99999", "-1", "x"])
+async def test_a_port_is_checked_before_anything_is_made(platform_home: Path, port: str) -> None:
+    """By the words of the command, and not by the socket."""
+    command = [sys.executable, "-m", "prime_async.server", f"--port={port}"]
+    ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert f"'{port}' is not a port, 0 to 65535" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert not (platform_home / ".prime").exists()
+
+
 async def test_foreground(platform_home: Path) -> None:
     """By hand in a terminal: it logs there, is found by others, and ends on Ctrl-C with code 0."""
     command = [sys.executable, "-m", "prime_async.server", "--foreground"]

@@ -10,9 +10,10 @@ replaced, which only touches traces that came this way.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -22,6 +23,7 @@ from prime_async.server.endpoints import Call
 from prime_async.server.failures import RequestError
 from prime_async.server.logs import log_event
 from prime_async.server.otlp.decoding import Decoded
+from prime_async.server.portions import portions
 from prime_async.server.store import spans as store
 from prime_async.server.store.spans import Room, SpanRow, Waiting
 from prime_async.server.traces.adding import Addition, add_traces
@@ -85,21 +87,8 @@ async def _make(call: Call, owner: str, trace_ids: Sequence[str]) -> None:
     due = await call.platform.database.scan(
         lambda connection: store.waiting(connection, owner, trace_ids)
     )
-    for some in _portions(due):
+    for some in portions(due, attrgetter("bytes"), _BYTES_AT_ONCE):
         await _make_some(call, owner, [one.trace_id for one in some])
-
-
-def _portions(due: Iterable[Waiting]) -> Iterator[list[Waiting]]:
-    portion: list[Waiting] = []
-    size = 0
-    for one in due:
-        portion.append(one)
-        size += one.bytes
-        if size >= _BYTES_AT_ONCE:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
 
 
 async def _make_some(call: Call, owner: str, trace_ids: Sequence[str]) -> None:

@@ -8,15 +8,17 @@ upload is on its way.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from operator import attrgetter
 
 import anyio
 from sqlalchemy import Connection
 
 from prime_async.server.failures import RequestError
 from prime_async.server.logs import log_event
+from prime_async.server.portions import portions
 from prime_async.server.store.blobs import Blobs
 from prime_async.server.store.database import Database
 from prime_async.server.store.trace_texts import (
@@ -97,7 +99,7 @@ class Indexer:
         while waiting := await self._database.scan(
             lambda reader: unindexed(reader, TRACES_AT_ONCE)
         ):
-            for part in _parts(waiting):
+            for part in portions(waiting, attrgetter("length"), PART_BYTES):
                 await self._index_part(part)
 
     async def _index_part(self, part: list[Unindexed]) -> None:
@@ -132,20 +134,6 @@ class Indexer:
     async def _step(self, write: Callable[[Connection], None]) -> None:
         await self._idle.wait()
         await self._database.write(write)
-
-
-def _parts(traces: Iterable[Unindexed]) -> Iterator[list[Unindexed]]:
-    """Traces in parts of about ``PART_BYTES``."""
-    part: list[Unindexed] = []
-    size = 0
-    for trace in traces:
-        part.append(trace)
-        size += trace.length
-        if size >= PART_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
 
 
 def _index(connection: Connection, traces: list[_Indexed]) -> None:
